@@ -1,0 +1,1 @@
+//! Decoder models on libtorch with hook points, and the activation-norm recorder

@@ -1,0 +1,1 @@
+//! Hugging Face checkpoints on disk: memory-mapped, checked, safely written

@@ -1,0 +1,1 @@
+//! Prune and scale the masked parameters of slices and checkpoints

@@ -1,0 +1,1 @@
+//! Tasks, generation, log-likelihood, graders and intervals

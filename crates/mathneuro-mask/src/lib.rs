@@ -1,0 +1,1 @@
+//! Bit-packed parameter masks and their set algebra

@@ -1,0 +1,1 @@
+//! Activation norms, importance scores and exact top-K selection into parameter masks

@@ -1,0 +1,3 @@
+//! Set-up, tests, models and demo of this workspace.
+
+fn main() {}
