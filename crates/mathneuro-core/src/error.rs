@@ -1,0 +1,151 @@
+//! The one error type of this crate.
+
+use std::path::PathBuf;
+
+/// What can go wrong between a checkpoint and its mask sets.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum CoreError {
+    /// A mask could not be made, combined, read or written.
+    #[error(transparent)]
+    Mask(#[from] mathneuro_mask::MaskError),
+    /// Norms or scores were refused.
+    #[error(transparent)]
+    Score(#[from] mathneuro_score::ScoreError),
+    /// A checkpoint on disk was refused.
+    #[error(transparent)]
+    Checkpoint(#[from] mathneuro_checkpoint::CheckpointError),
+    /// An edit was refused.
+    #[error(transparent)]
+    Edit(#[from] mathneuro_edit::EditError),
+    /// The model could not be loaded or run.
+    #[cfg(feature = "capture")]
+    #[error(transparent)]
+    Capture(#[from] mathneuro_capture::CaptureError),
+    /// The builder was run before this part was given.
+    #[error("nothing to isolate: {missing} was not given; call `{call}` first")]
+    Missing {
+        /// The part in words.
+        missing: &'static str,
+        /// The builder method that gives it.
+        call: &'static str,
+    },
+    /// A glob is not well formed.
+    #[error("`{glob}` is not a valid glob: {reason}")]
+    BadGlob {
+        /// The glob as given.
+        glob: String,
+        /// What the glob parser said.
+        reason: String,
+    },
+    /// A glob selects none of the parameters there are.
+    #[error("glob `{glob}` matches none of the {count} parameters: {names}")]
+    GlobMatchesNothing {
+        /// The glob as given.
+        glob: String,
+        /// How many parameters there are.
+        count: usize,
+        /// Their names, shortened.
+        names: String,
+    },
+    /// Include and exclude globs together leave no parameter.
+    #[error("the include and exclude globs leave none of the {count} parameters")]
+    NothingSelected {
+        /// How many parameters there were before the globs.
+        count: usize,
+    },
+    /// Selected parameters whose inputs saw no token.
+    #[error("{count} selected parameters saw no token in the texts of `{set}`: {names}")]
+    Unobserved {
+        /// The name of the set of texts.
+        set: String,
+        /// How many parameters.
+        count: usize,
+        /// Their names, shortened.
+        names: String,
+    },
+    /// Two statistics were not made of the same parameters.
+    #[error(
+        "the statistics of `{left}` and `{right}` cover other parameters; \
+         only in the first: {only_left}; only in the second: {only_right}"
+    )]
+    OtherParameters {
+        /// The first set.
+        left: String,
+        /// The second set.
+        right: String,
+        /// Names that only the first has.
+        only_left: String,
+        /// Names that only the second has.
+        only_right: String,
+    },
+    /// Statistics that were made from another model.
+    #[error(
+        "the statistics of `{set}` were made from the model {found}, this checkpoint is {expected}; \
+         allow it explicitly if that is meant"
+    )]
+    OtherModel {
+        /// The name of the set of texts.
+        set: String,
+        /// The fingerprint in the statistics.
+        found: String,
+        /// The fingerprint of the checkpoint.
+        expected: String,
+    },
+    /// A weight that is not a two-dimensional float matrix.
+    #[error("parameter `{name}` cannot be scored: {reason}")]
+    NotAMatrix {
+        /// The parameter.
+        name: String,
+        /// Its shape or type, and what is needed.
+        reason: String,
+    },
+    /// Two sets of texts carry the same name.
+    #[error("the name `{0}` is used by two sets of texts; each needs its own")]
+    DuplicateSet(String),
+    /// A set of texts is empty.
+    #[error("the set `{0}` has no text")]
+    EmptySet(String),
+    /// A file could not be read.
+    #[error("cannot read {path}: {source}")]
+    Read {
+        /// The file.
+        path: PathBuf,
+        /// What the system said.
+        source: std::io::Error,
+    },
+    /// A file was read but is not what it should be.
+    #[error("{path} is not a valid {kind} file: {reason}")]
+    BadFile {
+        /// The file.
+        path: PathBuf,
+        /// What it should have been.
+        kind: &'static str,
+        /// What is wrong with it.
+        reason: String,
+    },
+}
+
+/// Results of this crate.
+pub type Result<T, E = CoreError> = std::result::Result<T, E>;
+
+/// At most ten names, and how many more there are.
+pub(crate) fn shorten<S: AsRef<str>>(names: impl IntoIterator<Item = S>) -> String {
+    const SHOWN: usize = 10;
+    let mut text = String::new();
+    let mut total = 0usize;
+    for name in names {
+        if total < SHOWN {
+            if total > 0 {
+                text.push_str(", ");
+            }
+            text.push_str(name.as_ref());
+        }
+        total += 1;
+    }
+    match total {
+        0 => "none".to_owned(),
+        n if n > SHOWN => format!("{text} and {} more", n - SHOWN),
+        _ => text,
+    }
+}

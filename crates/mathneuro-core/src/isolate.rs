@@ -1,0 +1,387 @@
+//! From activation norms to isolated parameters: top(skill) without top(general), for every K.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use mathneuro_checkpoint::{Checkpoint, Dtype};
+use mathneuro_mask::{MaskMeta, MaskSet, ParamMask};
+use mathneuro_score::{FloatType, Group, NormStats, Rule, WeightMatrix, Weights, top_k, top_k_set};
+
+use crate::error::{CoreError, Result, shorten};
+use crate::filter::ParameterFilter;
+
+/// Builds an isolation: the parameters that are important for a skill and for no general set.
+///
+/// Per K and weight matrix, `isolated = top_K(skill) \ (top_K(general 1) | top_K(general 2) | ...)` with the
+/// score `|W| * s` (paper, section 3). One call covers every K.
+///
+/// ```no_run
+/// use mathneuro_core::{Checkpoint, Isolate, load_norms};
+///
+/// # fn main() -> Result<(), mathneuro_core::CoreError> {
+/// let checkpoint = Checkpoint::open("SmolLM2-135M-Instruct")?;
+/// let isolation = Isolate::new(&checkpoint)
+///     .skill("gsm8k", load_norms("gsm8k.norms.safetensors")?)
+///     .general("race", load_norms("race.norms.safetensors")?)
+///     .ks([0.001, 0.01])
+///     .run()?;
+/// for set in isolation.sets() {
+///     println!("K = {}: {} parameters", set.k, set.isolated.count());
+/// }
+/// # Ok(())
+/// # }
+/// ```
+#[must_use = "nothing is computed before `run`"]
+pub struct Isolate<'c> {
+    checkpoint: &'c Checkpoint,
+    skill: Option<(String, NormStats)>,
+    general: Vec<(String, NormStats)>,
+    ks: Vec<f64>,
+    rule: Rule,
+    group: Group,
+    filter: ParameterFilter,
+    keep_sources: bool,
+    allow_other_model: bool,
+}
+
+/// The sets of one K.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub struct IsolatedAtK {
+    /// The fraction of each group that counts as important.
+    pub k: f64,
+    /// top(skill) without top(general).
+    pub isolated: MaskSet,
+    /// top(skill) itself, the Wanda baseline; only with [`Isolate::keep_sources`].
+    pub skill: Option<MaskSet>,
+    /// top(general) of each general set, by name; only with [`Isolate::keep_sources`].
+    pub general: BTreeMap<String, MaskSet>,
+    /// How many parameters are in top(skill).
+    pub skill_count: usize,
+}
+
+/// What [`Isolate::run`] found, one entry per K in the order asked for.
+#[derive(Debug, Clone)]
+pub struct Isolation {
+    sets: Vec<IsolatedAtK>,
+}
+
+impl Isolation {
+    /// The sets, in the order of the K list.
+    pub fn sets(&self) -> &[IsolatedAtK] {
+        &self.sets
+    }
+
+    /// The sets of this K, if it was in the list.
+    pub fn at(&self, k: f64) -> Option<&IsolatedAtK> {
+        self.sets.iter().find(|set| set.k == k)
+    }
+
+    /// The sets, by value.
+    pub fn into_sets(self) -> Vec<IsolatedAtK> {
+        self.sets
+    }
+}
+
+impl<'c> Isolate<'c> {
+    /// Starts an isolation on the weights of this checkpoint.
+    pub fn new(checkpoint: &'c Checkpoint) -> Self {
+        Self {
+            checkpoint,
+            skill: None,
+            general: Vec::new(),
+            ks: Vec::new(),
+            rule: Rule::default(),
+            group: Group::default(),
+            filter: ParameterFilter::all(),
+            keep_sources: false,
+            allow_other_model: false,
+        }
+    }
+
+    /// The norms of the skill's texts, under a name that the formula in the mask file will carry.
+    pub fn skill(mut self, name: impl Into<String>, norms: NormStats) -> Self {
+        self.skill = Some((name.into(), norms));
+        self
+    }
+
+    /// The norms of one general set; with several, the union of their top sets is subtracted.
+    pub fn general(mut self, name: impl Into<String>, norms: NormStats) -> Self {
+        self.general.push((name.into(), norms));
+        self
+    }
+
+    /// The fractions K, each in [0, 1].
+    pub fn ks(mut self, ks: impl IntoIterator<Item = f64>) -> Self {
+        self.ks = ks.into_iter().collect();
+        self
+    }
+
+    /// The scoring rule; the default is the paper's `|W| * s`.
+    pub fn rule(mut self, rule: Rule) -> Self {
+        self.rule = rule;
+        self
+    }
+
+    /// The comparison group; the default is the paper's: each matrix for itself.
+    pub fn group(mut self, group: Group) -> Self {
+        self.group = group;
+        self
+    }
+
+    /// Which parameters take part; the default is every linear weight in the norms.
+    pub fn filter(mut self, filter: ParameterFilter) -> Self {
+        self.filter = filter;
+        self
+    }
+
+    /// Also returns top(skill) and each top(general). Costs their memory: one bit per parameter, K and set.
+    pub fn keep_sources(mut self, keep: bool) -> Self {
+        self.keep_sources = keep;
+        self
+    }
+
+    /// Accepts norms whose fingerprint is not this checkpoint's, for studies across models of one shape.
+    pub fn allow_other_model(mut self, allow: bool) -> Self {
+        self.allow_other_model = allow;
+        self
+    }
+
+    /// Computes the sets.
+    ///
+    /// # Errors
+    /// A part that was not given; a K outside [0, 1]; a glob that matches nothing; norms of other parameters or
+    /// of another model; a selected parameter that saw no token; a NaN or infinite weight or norm.
+    pub fn run(self) -> Result<Isolation> {
+        let (skill_name, skill) = self.skill.as_ref().ok_or(CoreError::Missing {
+            missing: "the norms of the skill",
+            call: "skill",
+        })?;
+        if self.general.is_empty() {
+            return Err(CoreError::Missing {
+                missing: "the norms of a general set",
+                call: "general",
+            });
+        }
+        if self.ks.is_empty() {
+            return Err(CoreError::Missing { missing: "a list of K", call: "ks" });
+        }
+        self.check_names(skill_name)?;
+        let names: Vec<&str> = skill.weight_names().collect();
+        let selected = self.filter.select(&names)?;
+        self.check_statistics(skill_name, skill, &names, &selected)?;
+
+        let mut sets = self.empty_sets(skill_name, skill)?;
+        match self.group {
+            Group::Global => self.fill_global(skill, &selected, &mut sets)?,
+            _ => self.fill_by_matrix(skill, &selected, &mut sets)?,
+        }
+        Ok(Isolation { sets })
+    }
+
+    fn check_names(&self, skill_name: &str) -> Result<()> {
+        let mut seen = BTreeSet::from([skill_name]);
+        match self.general.iter().find(|(name, _)| !seen.insert(name)) {
+            Some((name, _)) => Err(CoreError::DuplicateSet(name.clone())),
+            None => Ok(()),
+        }
+    }
+
+    fn check_statistics(
+        &self,
+        skill_name: &str,
+        skill: &NormStats,
+        names: &[&str],
+        selected: &[&str],
+    ) -> Result<()> {
+        let left: BTreeSet<&str> = names.iter().copied().collect();
+        for (name, stats) in &self.general {
+            let right: BTreeSet<&str> = stats.weight_names().collect();
+            if left != right {
+                return Err(CoreError::OtherParameters {
+                    left: skill_name.to_owned(),
+                    right: name.clone(),
+                    only_left: shorten(left.difference(&right)),
+                    only_right: shorten(right.difference(&left)),
+                });
+            }
+        }
+        let all = self.general.iter().map(|(name, stats)| (name.as_str(), stats));
+        for (name, stats) in std::iter::once((skill_name, skill)).chain(all) {
+            self.check_model(name, stats)?;
+            let unobserved: Vec<&str> =
+                selected.iter().copied().filter(|w| stats.tokens_for(w).unwrap_or(0) == 0).collect();
+            if !unobserved.is_empty() {
+                return Err(CoreError::Unobserved {
+                    set: name.to_owned(),
+                    count: unobserved.len(),
+                    names: shorten(unobserved),
+                });
+            }
+        }
+        Ok(())
+    }
+
+    fn check_model(&self, set: &str, stats: &NormStats) -> Result<()> {
+        let Some(found) = &stats.meta().fingerprint else { return Ok(()) };
+        let expected = self.checkpoint.fingerprint()?;
+        if self.allow_other_model || found == expected {
+            return Ok(());
+        }
+        Err(CoreError::OtherModel {
+            set: set.to_owned(),
+            found: found.clone(),
+            expected: expected.to_owned(),
+        })
+    }
+
+    /// One entry per K, with the metadata that the mask files will carry and no parameter yet.
+    fn empty_sets(&self, skill_name: &str, skill: &NormStats) -> Result<Vec<IsolatedAtK>> {
+        let fingerprint = self.checkpoint.fingerprint()?;
+        let set = |k: f64, formula: &str, texts: String| {
+            let mut meta = MaskMeta::default()
+                .with_k(k)
+                .with_formula(formula)
+                .with_fingerprint(fingerprint);
+            meta.extra.insert("rule".to_owned(), self.rule.to_string());
+            meta.extra.insert("group".to_owned(), self.group.to_string());
+            meta.extra.insert("texts".to_owned(), texts);
+            MaskSet::new(meta)
+        };
+        let texts_of = |name: &str, stats: &NormStats| format!("{name}: {}", stats.texts());
+        let mut formula = format!("{skill_name} - {}", self.general[0].0);
+        if self.general.len() > 1 {
+            let union: Vec<&str> = self.general.iter().map(|(name, _)| name.as_str()).collect();
+            formula = format!("{skill_name} - ({})", union.join(" | "));
+        }
+        let mut all_texts = texts_of(skill_name, skill);
+        for (name, stats) in &self.general {
+            all_texts.push_str(", ");
+            all_texts.push_str(&texts_of(name, stats));
+        }
+        let sources = |k: f64| {
+            self.general
+                .iter()
+                .map(|(name, stats)| (name.clone(), set(k, name, texts_of(name, stats))))
+                .collect()
+        };
+        Ok(self
+            .ks
+            .iter()
+            .map(|&k| IsolatedAtK {
+                k,
+                isolated: set(k, &formula, all_texts.clone()),
+                skill: self.keep_sources.then(|| set(k, skill_name, texts_of(skill_name, skill))),
+                general: if self.keep_sources { sources(k) } else { BTreeMap::new() },
+                skill_count: 0,
+            })
+            .collect())
+    }
+
+    /// Matrix by matrix: the top sets of one matrix are dropped before the next, unless they are kept.
+    fn fill_by_matrix(
+        &self,
+        skill: &NormStats,
+        selected: &[&str],
+        sets: &mut [IsolatedAtK],
+    ) -> Result<()> {
+        for &name in selected {
+            let matrix = self.matrix(name)?;
+            let top = |stats: &NormStats| -> Result<Vec<ParamMask>> {
+                Ok(top_k(&matrix, stats.norms_for(name)?, &self.ks, self.rule, self.group)?)
+            };
+            let skill_masks = top(skill)?;
+            let mut general_masks = Vec::with_capacity(self.general.len());
+            for (_, stats) in &self.general {
+                general_masks.push(top(stats)?.into_iter());
+            }
+            let shape = [matrix.rows(), matrix.cols()];
+            for (set, skill_mask) in sets.iter_mut().zip(skill_masks) {
+                let general: Vec<ParamMask> =
+                    general_masks.iter_mut().filter_map(Iterator::next).collect();
+                set.insert(&self.general, name, &shape, skill_mask, general)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// All matrices at once: the top K of a global group is not known before every matrix was seen.
+    fn fill_global(
+        &self,
+        skill: &NormStats,
+        selected: &[&str],
+        sets: &mut [IsolatedAtK],
+    ) -> Result<()> {
+        let top = |stats: &NormStats| -> Result<Vec<MaskSet>> {
+            let mut matrices = Vec::with_capacity(selected.len());
+            for &name in selected {
+                matrices.push((self.matrix(name)?, stats.norms_for(name)?));
+            }
+            Ok(top_k_set(&matrices, &self.ks, self.rule, Group::Global)?)
+        };
+        let skill_sets = top(skill)?;
+        let mut general_sets = Vec::with_capacity(self.general.len());
+        for (_, stats) in &self.general {
+            general_sets.push(top(stats)?);
+        }
+        for (index, (set, skill_set)) in sets.iter_mut().zip(skill_sets).enumerate() {
+            for (name, shape, mask) in skill_set.iter() {
+                let general: Vec<ParamMask> = general_sets
+                    .iter()
+                    .filter_map(|sets| sets[index].get(name).cloned())
+                    .collect();
+                set.insert(&self.general, name, shape, mask.clone(), general)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn matrix<'a>(&'a self, name: &'a str) -> Result<WeightMatrix<'a>> {
+        weight_matrix(self.checkpoint, name)
+    }
+}
+
+impl IsolatedAtK {
+    fn insert(
+        &mut self,
+        general_sets: &[(String, NormStats)],
+        name: &str,
+        shape: &[usize],
+        skill: ParamMask,
+        general: Vec<ParamMask>,
+    ) -> Result<()> {
+        self.skill_count += skill.count();
+        let mut isolated = skill.clone();
+        for mask in &general {
+            isolated.and_not_assign(mask)?;
+        }
+        self.isolated.insert(name, shape, isolated)?;
+        if let Some(set) = &mut self.skill {
+            set.insert(name, shape, skill)?;
+            for ((set_name, _), mask) in general_sets.iter().zip(general) {
+                if let Some(set) = self.general.get_mut(set_name) {
+                    set.insert(name, shape, mask)?;
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The weight matrix `[out, in]` of this parameter, borrowed from the mapped checkpoint.
+///
+/// # Errors
+/// The checkpoint lacks the parameter, or it is not a two-dimensional f32, f16 or bf16 tensor.
+pub fn weight_matrix<'a>(checkpoint: &'a Checkpoint, name: &'a str) -> Result<WeightMatrix<'a>> {
+    let view = checkpoint.tensor(name)?;
+    let refuse = |reason: String| CoreError::NotAMatrix { name: name.to_owned(), reason };
+    let float = match view.dtype() {
+        Dtype::F32 => FloatType::F32,
+        Dtype::F16 => FloatType::F16,
+        Dtype::BF16 => FloatType::BF16,
+        other => return Err(refuse(format!("its type is {other:?}; F32, F16 or BF16 is needed"))),
+    };
+    let &[rows, cols] = view.shape() else {
+        return Err(refuse(format!("its shape is {:?}; [out, in] is needed", view.shape())));
+    };
+    Ok(WeightMatrix::new(name, rows, cols, Weights::from_bytes(float, view.bytes())?)?)
+}

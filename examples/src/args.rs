@@ -1,0 +1,142 @@
+//! The arguments that both experiments share.
+
+use std::path::PathBuf;
+
+use clap::{Args, ValueEnum};
+use serde_json::{Value, json};
+
+use crate::folder::Settings;
+
+/// Model, data, sizes and output of an experiment.
+#[derive(Debug, Clone, Args)]
+pub struct Common {
+    /// Folder of a Hugging Face checkpoint (config.json, tokenizer.json, *.safetensors)
+    #[arg(long, value_name = "DIR")]
+    pub model: PathBuf,
+
+    /// Texts of the skill (JSONL or CSV), for example GSM8K's training split
+    #[arg(long, value_name = "FILE")]
+    pub skill: PathBuf,
+
+    /// Texts of a general set; repeat for several: the union of their parameters is subtracted
+    #[arg(long, value_name = "FILE", required = true)]
+    pub general: Vec<PathBuf>,
+
+    /// Column that holds the whole calibration text, for files of another shape than GSM8K, RACE or MMLU
+    #[arg(long, value_name = "NAME")]
+    pub text_column: Option<String>,
+
+    /// Questions for GSM8K 8-shot chain of thought (columns question, answer)
+    #[arg(long, value_name = "FILE")]
+    pub gsm8k: Option<PathBuf>,
+
+    /// Articles for RACE (columns article, questions, options, answers)
+    #[arg(long, value_name = "FILE")]
+    pub race: Option<PathBuf>,
+
+    /// Questions for MMLU (columns question, subject, choices, answer)
+    #[arg(long, value_name = "FILE")]
+    pub mmlu: Option<PathBuf>,
+
+    /// Text file whose perplexity is measured; repeat for several
+    #[arg(long, value_name = "FILE")]
+    pub perplexity: Vec<PathBuf>,
+
+    /// Calibration texts a set, drawn with replacement
+    #[arg(long, default_value_t = 500)]
+    pub texts: usize,
+
+    /// Fractions of each weight matrix that count as important
+    #[arg(long, value_delimiter = ',', value_name = "K,K,...",
+          default_values_t = [0.0001, 0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.15])]
+    pub k: Vec<f64>,
+
+    /// How often the whole is repeated with other calibration texts and other random controls
+    #[arg(long, default_value_t = 1)]
+    pub repeats: u64,
+
+    /// Seed of every draw; it is written into the output
+    #[arg(long, default_value_t = 0)]
+    pub seed: u64,
+
+    /// Evaluated questions a task, drawn without replacement; 0 takes all
+    #[arg(long, default_value_t = 200)]
+    pub questions: usize,
+
+    /// Sequences generated at once
+    #[arg(long, default_value_t = 16)]
+    pub batch: usize,
+
+    /// Longest generated answer, in tokens
+    #[arg(long, default_value_t = 256)]
+    pub max_new_tokens: usize,
+
+    /// Longest calibration text, in tokens [default: the smaller of 2048 and the model's own limit]
+    #[arg(long)]
+    pub max_length: Option<usize>,
+
+    /// Number format of weights and activations
+    #[arg(long, value_enum, default_value_t = Dtype::Auto)]
+    pub dtype: Dtype,
+
+    /// cpu, cuda or cuda:N
+    #[arg(long, default_value = "cpu")]
+    pub device: String,
+
+    /// Take only parameters that match this glob, for example '*.mlp.*'; repeat for several
+    #[arg(long, value_name = "GLOB")]
+    pub include: Vec<String>,
+
+    /// Leave out parameters that match this glob; repeat for several
+    #[arg(long, value_name = "GLOB")]
+    pub exclude: Vec<String>,
+
+    /// Output folder; the same command with the same folder goes on where it was stopped
+    #[arg(long, value_name = "DIR")]
+    pub out: PathBuf,
+
+    /// Also write the edited checkpoints, each a complete Hugging Face folder
+    #[arg(long)]
+    pub save_checkpoints: bool,
+}
+
+/// Number format of weights and activations.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Dtype {
+    /// The checkpoint's own.
+    Auto,
+    /// bfloat16.
+    Bf16,
+    /// float32.
+    F32,
+}
+
+impl Common {
+    /// The settings that decide the numbers of a row. K, the operation and its factor are part of a row's own
+    /// name instead, so that pruning and scaling may share a folder, its norms and its unedited row.
+    pub fn settings(&self) -> Settings {
+        let path = |path: &PathBuf| Value::from(path.display().to_string());
+        let optional = |file: &Option<PathBuf>| file.as_ref().map_or(Value::Null, path);
+        let list = |files: &[PathBuf]| Value::from(files.iter().map(path).collect::<Vec<_>>());
+        let entries = [
+            ("model", path(&self.model)),
+            ("skill", path(&self.skill)),
+            ("general", list(&self.general)),
+            ("text_column", json!(self.text_column)),
+            ("gsm8k", optional(&self.gsm8k)),
+            ("race", optional(&self.race)),
+            ("mmlu", optional(&self.mmlu)),
+            ("perplexity", list(&self.perplexity)),
+            ("texts", json!(self.texts)),
+            ("seed", json!(self.seed)),
+            ("questions", json!(self.questions)),
+            ("max_new_tokens", json!(self.max_new_tokens)),
+            ("max_length", json!(self.max_length)),
+            ("dtype", json!(format!("{:?}", self.dtype).to_lowercase())),
+            ("device", json!(self.device)),
+            ("include", json!(self.include)),
+            ("exclude", json!(self.exclude)),
+        ];
+        entries.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()
+    }
+}

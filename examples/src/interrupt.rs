@@ -1,0 +1,33 @@
+//! Ctrl-C: finish nothing half, keep what is finished, and say how to go on.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use anyhow::Result;
+
+/// A flag that the first Ctrl-C raises; the second one ends the process at once.
+#[derive(Debug, Clone, Default)]
+pub struct Interrupt(Arc<AtomicBool>);
+
+impl Interrupt {
+    /// Installs the handler.
+    ///
+    /// # Errors
+    /// A handler is already installed.
+    pub fn install() -> Result<Self> {
+        let interrupt = Self::default();
+        let flag = interrupt.clone();
+        ctrlc::set_handler(move || {
+            if flag.0.swap(true, Ordering::SeqCst) {
+                std::process::exit(130);
+            }
+            eprintln!("\nStopping after the current batch; Ctrl-C again stops at once.");
+        })?;
+        Ok(interrupt)
+    }
+
+    /// Whether Ctrl-C was pressed.
+    pub fn raised(&self) -> bool {
+        self.0.load(Ordering::SeqCst)
+    }
+}

@@ -1,0 +1,63 @@
+//! From the stored norms of an independent PyTorch program: every mask count and hash, exactly.
+
+use std::collections::BTreeMap;
+
+use mathneuro_core::{Checkpoint, Group, ParamMask, Rule, top_k, weight_matrix};
+use mathneuro_tests::{golden, model};
+use safetensors::SafeTensors;
+use serde_json::Value;
+use sha2::{Digest, Sha256};
+
+#[test]
+fn counts_and_hashes_of_every_mask() {
+    let Some(folder) = model("SmolLM2-135M-Instruct") else { return };
+    let checkpoint = Checkpoint::open(folder).unwrap();
+    let text = std::fs::read(golden("golden_SmolLM2-135M-Instruct.json")).unwrap();
+    let expected: Value = serde_json::from_slice(&text).unwrap();
+    let norms_file = std::fs::read(golden("norms_SmolLM2-135M-Instruct.safetensors")).unwrap();
+    let norms = SafeTensors::deserialize(&norms_file).unwrap();
+
+    let k_names: Vec<String> =
+        expected["totals"].as_object().unwrap().keys().cloned().collect();
+    let ks: Vec<f64> = k_names.iter().map(|k| k.parse().unwrap()).collect();
+    let mut totals: BTreeMap<&str, u64> = BTreeMap::new();
+    let layers = expected["linears"].as_object().unwrap();
+    assert_eq!(layers.len(), 210);
+    for (module, layer) in layers {
+        let name = format!("{module}.weight");
+        let matrix = weight_matrix(&checkpoint, &name).unwrap();
+        let top = |set: &str| {
+            let stored = norms.tensor(&format!("{set}.{module}")).unwrap();
+            let stored: Vec<f64> = stored
+                .data()
+                .chunks_exact(4)
+                .map(|b| f64::from(f32::from_le_bytes(b.try_into().unwrap())))
+                .collect();
+            top_k(&matrix, &stored, &ks, Rule::WeightTimesNorm, Group::PerMatrix).unwrap()
+        };
+        for ((k, math), general) in k_names.iter().zip(top("math")).zip(top("general")) {
+            let at_k = &layer["k"][k];
+            let difference = math.and_not(&general).unwrap();
+            for (set, mask) in [("math", &math), ("general", &general), ("diff", &difference)] {
+                let count = at_k[format!("n_{set}")].as_u64().unwrap();
+                assert_eq!(mask.count() as u64, count, "{name} {set} K = {k}");
+                let hash = at_k[format!("sha_{set}")].as_str().unwrap();
+                assert_eq!(index_hash(mask), hash, "{name} {set} K = {k}");
+            }
+            assert_eq!(at_k["keep"].as_u64().unwrap(), math.count() as u64);
+            *totals.entry(k).or_default() += difference.count() as u64;
+        }
+    }
+    for k in &k_names {
+        assert_eq!(totals[k.as_str()], expected["totals"][k]["diff"].as_u64().unwrap());
+    }
+}
+
+/// SHA-256 over the ascending flat indices as little-endian u64.
+fn index_hash(mask: &ParamMask) -> String {
+    let mut hash = Sha256::new();
+    for index in mask.iter_ones() {
+        hash.update((index as u64).to_le_bytes());
+    }
+    hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect()
+}
