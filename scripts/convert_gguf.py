@@ -185,13 +185,12 @@ def split_digits_first(path):
 def convert(gguf, out, split_digits):
     """Dequantises to float32, rounds once to bfloat16, and writes model and tokenizer to `out`."""
     os.environ["HF_HUB_OFFLINE"] = "1"  # everything is in the file
+    if not sys.stderr.isatty():
+        os.environ.setdefault("TQDM_DISABLE", "1")
     # Imported here: it takes seconds, and the checks above should not have to wait for it.
     import torch
+    from safetensors import SafetensorError
     from transformers import AutoModelForCausalLM, AutoTokenizer
-    from transformers.utils import logging
-
-    if not sys.stderr.isatty():
-        logging.disable_progress_bar()
 
     say("reading the GGUF file")
     folder, file = str(gguf.parent), gguf.name
@@ -211,8 +210,11 @@ def convert(gguf, out, split_digits):
     model.load_state_dict(state)
     model.generation_config = generation
     say("writing the directory")
-    model.save_pretrained(out)
-    tokenizer.save_pretrained(out)
+    try:
+        model.save_pretrained(out)
+        tokenizer.save_pretrained(out)
+    except SafetensorError as failure:  # not an OSError, even when the disk is full
+        raise Failure(f"{out} could not be written: {failure}") from failure
     if split_digits:
         split_digits_first(out / "tokenizer.json")
     # safetensors creates its files readable by the owner alone; the others follow the umask.

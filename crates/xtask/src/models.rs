@@ -120,7 +120,7 @@ pub fn ensure(layout: &Layout, model: Model) -> Result<String> {
         .arg(model.key())
         .arg("--cache")
         .arg(layout.models());
-    let (status, stderr) = process::run_and_keep_stderr(&mut command)?;
+    let status = process::pass_through(&mut command)?;
     if process::was_killed(status) {
         bail!(
             "the conversion of {} was killed, most likely because memory ran out: it takes about {} GB. Close other \
@@ -130,13 +130,10 @@ pub fn ensure(layout: &Layout, model: Model) -> Result<String> {
         );
     }
     if !status.success() {
-        // The script's own message is the last thing on the screen already.
-        let hint = if stderr.contains("Traceback") {
-            "; its error is above"
-        } else {
-            " (see above)"
-        };
-        bail!("{} could not be made ready{hint}", model.name());
+        bail!(
+            "{} could not be made ready; the reason is above",
+            model.name()
+        );
     }
     Ok(format!("ready in {}", folder.display()))
 }

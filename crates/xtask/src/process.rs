@@ -1,35 +1,41 @@
 //! Starting other programs, and what is said when they fail.
 
 use std::env;
-use std::io::{BufRead, BufReader};
+use std::io::Read;
 use std::path::Path;
 use std::process::{Command, ExitStatus, Stdio};
 
 use anyhow::{Context, Result};
 
-/// Runs a command whose output the user sees as it comes, and keeps its standard error as well.
+/// Runs a command whose standard output the user sees as it comes; its standard error is returned.
 ///
 /// Errors when it cannot be started; a failure of the program itself is in the status returned.
-pub fn run_and_keep_stderr(command: &mut Command) -> Result<(ExitStatus, String)> {
+pub fn keep_stderr(command: &mut Command) -> Result<(ExitStatus, String)> {
     let shown = program(command);
     let mut child = command
         .stderr(Stdio::piped())
         .spawn()
         .with_context(|| format!("cannot start `{shown}`"))?;
-    let mut kept = String::new();
-    if let Some(stderr) = child.stderr.take() {
-        for line in BufReader::new(stderr).split(b'\n') {
-            let line = line.with_context(|| format!("cannot read what `{shown}` says"))?;
-            let line = String::from_utf8_lossy(&line);
-            eprintln!("{line}");
-            kept.push_str(&line);
-            kept.push('\n');
-        }
+    let mut kept = Vec::new();
+    if let Some(mut stderr) = child.stderr.take() {
+        stderr
+            .read_to_end(&mut kept)
+            .with_context(|| format!("cannot read what `{shown}` says"))?;
     }
     let status = child
         .wait()
         .with_context(|| format!("cannot wait for `{shown}`"))?;
-    Ok((status, kept))
+    Ok((status, String::from_utf8_lossy(&kept).into_owned()))
+}
+
+/// Runs a command that talks to the user by itself.
+///
+/// Errors when it cannot be started; a failure of the program itself is in the status returned.
+pub fn pass_through(command: &mut Command) -> Result<ExitStatus> {
+    let shown = program(command);
+    command
+        .status()
+        .with_context(|| format!("cannot start `{shown}`"))
 }
 
 /// Runs a command quietly; standard output and standard error, one after the other, with the status.
@@ -107,7 +113,7 @@ mod tests {
 
     #[test]
     fn a_program_that_is_not_there_is_named() {
-        let error = run_and_keep_stderr(&mut Command::new("no-such-program")).unwrap_err();
+        let error = keep_stderr(&mut Command::new("no-such-program")).unwrap_err();
         assert!(error.to_string().contains("no-such-program"), "{error}");
     }
 }

@@ -187,7 +187,7 @@ fn install(layout: &Layout, packages: &[&Requirement], what: &str) -> Result<()>
         .args(packages.iter().map(|package| package.spell()))
         .env("TMPDIR", &scratch)
         .env("PYTHONUNBUFFERED", "1");
-    let result = process::run_and_keep_stderr(&mut command);
+    let result = process::keep_stderr(&mut command);
     let _ = fs::remove_dir_all(&scratch);
     let (status, stderr) = result?;
     if !status.success() {

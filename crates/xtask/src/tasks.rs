@@ -2,7 +2,7 @@
 
 use std::ffi::{OsStr, OsString};
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Result, bail};
 
 use crate::layout::Layout;
 use crate::libtorch::{self, Source};
@@ -117,10 +117,8 @@ fn run_cargo(
         .collect::<Vec<_>>()
         .join(" ");
     report.step(&format!("{title}: cargo {shown}"), || {
-        let status = process::cargo(layout.root(), &layout.libtorch_link())
-            .args(arguments)
-            .status()
-            .context("cannot start `cargo`")?;
+        let mut cargo = process::cargo(layout.root(), &layout.libtorch_link());
+        let status = process::pass_through(cargo.args(arguments))?;
         if !status.success() {
             bail!("`cargo {shown}` failed ({status}); the reason is above");
         }
