@@ -1,0 +1,226 @@
+//! One bit per element of one parameter.
+
+use bitvec::order::Lsb0;
+use bitvec::slice::BitSlice;
+use bitvec::vec::BitVec;
+
+use crate::error::{MaskError, Result};
+
+/// A bit mask over the elements of one parameter in flat (row-major) order.
+///
+/// Bits are packed into 64-bit words, the lowest bit first. Bits past the length are always zero, so counts and
+/// comparisons work on whole words.
+#[derive(Clone, PartialEq, Eq)]
+pub struct ParamMask {
+    bits: BitVec<u64, Lsb0>,
+}
+
+/// Words needed for this many bits.
+pub(crate) fn words_for(len: usize) -> usize {
+    len.div_ceil(64)
+}
+
+/// The bits of the last word that lie within the length.
+pub(crate) fn tail_mask(len: usize) -> u64 {
+    match len % 64 {
+        0 => u64::MAX,
+        used => (1u64 << used) - 1,
+    }
+}
+
+impl ParamMask {
+    /// A mask with no bit set.
+    pub fn zeros(len: usize) -> Self {
+        Self {
+            bits: BitVec::repeat(false, len),
+        }
+    }
+
+    /// A mask with every bit set.
+    pub fn ones(len: usize) -> Self {
+        let mut words = vec![u64::MAX; words_for(len)];
+        if let Some(last) = words.last_mut() {
+            *last = tail_mask(len);
+        }
+        Self::from_clean_words(len, words)
+    }
+
+    /// A mask with these bits set; an index may come twice.
+    ///
+    /// # Errors
+    /// [`MaskError::OutOfRange`] for an index past the end.
+    pub fn from_indices(len: usize, indices: impl IntoIterator<Item = usize>) -> Result<Self> {
+        let mut mask = Self::zeros(len);
+        for index in indices {
+            mask.set(index, true)?;
+        }
+        Ok(mask)
+    }
+
+    /// A mask from packed words: bit `i` is bit `i % 64` of word `i / 64`.
+    ///
+    /// # Errors
+    /// [`MaskError::WordCount`] when the number of words does not fit, [`MaskError::TailBits`] when bits past the
+    /// length are set.
+    pub fn from_words(len: usize, words: Vec<u64>) -> Result<Self> {
+        if words.len() != words_for(len) {
+            return Err(MaskError::WordCount {
+                len,
+                expected: words_for(len),
+                found: words.len(),
+            });
+        }
+        if words.last().is_some_and(|last| last & !tail_mask(len) != 0) {
+            return Err(MaskError::TailBits {
+                name: "mask".to_owned(),
+                len,
+            });
+        }
+        Ok(Self::from_clean_words(len, words))
+    }
+
+    /// For words whose tail is known to be zero.
+    pub(crate) fn from_clean_words(len: usize, words: Vec<u64>) -> Self {
+        let mut bits = BitVec::from_vec(words);
+        bits.truncate(len);
+        Self { bits }
+    }
+
+    /// Number of elements, set or not.
+    pub fn len(&self) -> usize {
+        self.bits.len()
+    }
+
+    /// Whether the mask has no element at all (not: no bit set).
+    pub fn is_empty(&self) -> bool {
+        self.bits.is_empty()
+    }
+
+    /// The bit at this index, or `None` past the end.
+    pub fn get(&self, index: usize) -> Option<bool> {
+        self.bits.get(index).as_deref().copied()
+    }
+
+    /// Sets or clears one bit.
+    ///
+    /// # Errors
+    /// [`MaskError::OutOfRange`] past the end.
+    pub fn set(&mut self, index: usize, value: bool) -> Result<()> {
+        let len = self.len();
+        let mut bit = self
+            .bits
+            .get_mut(index)
+            .ok_or(MaskError::OutOfRange { index, len })?;
+        *bit = value;
+        Ok(())
+    }
+
+    /// The packed words, the lowest bit first; bits past the length are zero.
+    pub fn words(&self) -> &[u64] {
+        self.bits.as_raw_slice()
+    }
+
+    pub(crate) fn words_mut(&mut self) -> &mut [u64] {
+        self.bits.as_raw_mut_slice()
+    }
+
+    /// The packed words by value.
+    pub fn into_words(self) -> Vec<u64> {
+        self.bits.into_vec()
+    }
+
+    /// The mask as a slice of bits, with all of bitvec's read-only methods.
+    pub fn as_bits(&self) -> &BitSlice<u64, Lsb0> {
+        &self.bits
+    }
+
+    /// The indices of the set bits in ascending order.
+    pub fn iter_ones(&self) -> impl Iterator<Item = usize> + '_ {
+        self.words()
+            .iter()
+            .enumerate()
+            .flat_map(|(index, &word)| Ones {
+                word,
+                base: index * 64,
+            })
+    }
+
+    /// The bits of one row of a matrix with `cols` columns.
+    ///
+    /// # Errors
+    /// [`MaskError::BadRows`] when `cols` does not divide the length, [`MaskError::OutOfRange`] past the last row.
+    pub fn row(&self, row: usize, cols: usize) -> Result<&BitSlice<u64, Lsb0>> {
+        let rows = self.rows(cols)?;
+        if row >= rows {
+            return Err(MaskError::OutOfRange {
+                index: row,
+                len: rows,
+            });
+        }
+        Ok(&self.bits[row * cols..(row + 1) * cols])
+    }
+
+    /// Set bits in each row of a matrix with `cols` columns.
+    ///
+    /// # Errors
+    /// [`MaskError::BadRows`] when `cols` does not divide the length.
+    pub fn row_counts(&self, cols: usize) -> Result<Vec<usize>> {
+        let mut counts = vec![0; self.rows(cols)?];
+        for index in self.iter_ones() {
+            counts[index / cols] += 1;
+        }
+        Ok(counts)
+    }
+
+    /// Set bits in each column of a matrix with `cols` columns.
+    ///
+    /// # Errors
+    /// [`MaskError::BadRows`] when `cols` does not divide the length.
+    pub fn col_counts(&self, cols: usize) -> Result<Vec<usize>> {
+        self.rows(cols)?;
+        let mut counts = vec![0; cols];
+        for index in self.iter_ones() {
+            counts[index % cols] += 1;
+        }
+        Ok(counts)
+    }
+
+    fn rows(&self, cols: usize) -> Result<usize> {
+        if cols == 0 || !self.len().is_multiple_of(cols) {
+            return Err(MaskError::BadRows {
+                len: self.len(),
+                cols,
+            });
+        }
+        Ok(self.len() / cols)
+    }
+}
+
+impl std::fmt::Debug for ParamMask {
+    /// Length and count: a mask of a real model has millions of bits.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("ParamMask")
+            .field("len", &self.len())
+            .field("count", &self.count())
+            .finish()
+    }
+}
+
+/// The set bits of one word.
+struct Ones {
+    word: u64,
+    base: usize,
+}
+
+impl Iterator for Ones {
+    type Item = usize;
+
+    fn next(&mut self) -> Option<usize> {
+        if self.word == 0 {
+            return None;
+        }
+        let bit = self.word.trailing_zeros() as usize;
+        self.word &= self.word - 1;
+        Some(self.base + bit)
+    }
+}
