@@ -49,7 +49,10 @@ pub fn test(layout: &Layout, report: &mut Report, arguments: &[OsString]) -> Res
         bring_python(layout, report, &Requirement::for_scripts())?;
         bring_models(layout, report, &[Model::Smollm2])?;
     }
-    let mut all: Vec<OsString> = vec!["test".into(), "--workspace".into()];
+    let mut all: Vec<OsString> = vec!["test".into()];
+    if !names_a_package(arguments) {
+        all.push("--workspace".into());
+    }
     all.extend_from_slice(arguments);
     run_cargo(layout, report, "Tests", &all)
 }
@@ -126,6 +129,13 @@ fn run_cargo(
     })
 }
 
+/// Whether `-p` or `--package` is among the arguments for cargo; with `--workspace` it would have no effect.
+fn names_a_package(arguments: &[OsString]) -> bool {
+    let for_cargo = arguments.iter().take_while(|argument| *argument != "--");
+    let mut for_cargo = for_cargo.filter_map(|argument| argument.to_str());
+    for_cargo.any(|text| text.starts_with("-p") || text.starts_with("--package"))
+}
+
 /// The defaults whose flag is not among `given`, then everything in `given`. A flag with several values is
 /// written once for each.
 fn with_defaults(defaults: &[(&str, &[&str])], given: &[OsString]) -> Vec<OsString> {
@@ -179,6 +189,14 @@ mod tests {
             ),
             ["--k", "0.1", "--general", "c", "--texts=5", "--kk", "1"]
         );
+    }
+
+    #[test]
+    fn a_package_named_for_the_tests_stands_in_for_the_workspace() {
+        let named =
+            |parts: &[&str]| names_a_package(&parts.iter().map(OsString::from).collect::<Vec<_>>());
+        assert!(named(&["-p", "a"]) && named(&["-pa"]) && named(&["--release", "--package=a"]));
+        assert!(!named(&[]) && !named(&["name"]) && !named(&["--", "-p"]));
     }
 
     #[test]
