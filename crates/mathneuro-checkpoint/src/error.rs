@@ -1,0 +1,110 @@
+//! The one error type of this crate.
+
+use std::path::PathBuf;
+
+/// What can be wrong with a checkpoint on disk, or with writing one.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum CheckpointError {
+    /// The folder is not there.
+    #[error("{0} is not a folder; a local folder with config.json and *.safetensors is needed")]
+    NoSuchFolder(PathBuf),
+    /// The folder holds no weights that can be read.
+    #[error(
+        "{path} is not a checkpoint: {found}; model.safetensors or model.safetensors.index.json is needed"
+    )]
+    NotACheckpoint {
+        /// The folder.
+        path: PathBuf,
+        /// What is there instead.
+        found: String,
+    },
+    /// A file could not be read or written.
+    #[error("cannot {action} {path}: {source}")]
+    Io {
+        /// `read`, `write`, `create` ...
+        action: &'static str,
+        /// The file.
+        path: PathBuf,
+        /// What the system said.
+        source: std::io::Error,
+    },
+    /// A JSON file that cannot be read.
+    #[error("{path} is not valid: {reason}")]
+    BadJson {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// A shard that breaks the safetensors format.
+    #[error("{path} is not a valid safetensors file: {reason}")]
+    BadShard {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// The index and the shards disagree.
+    #[error("{path}: {reason}")]
+    BadIndex {
+        /// The index file.
+        path: PathBuf,
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// A tensor that is not there.
+    #[error("tensor {name} is not in {path} ({count} tensors, for example {example})")]
+    NoSuchTensor {
+        /// The name asked for.
+        name: String,
+        /// The folder.
+        path: PathBuf,
+        /// How many tensors there are.
+        count: usize,
+        /// One of them.
+        example: String,
+    },
+    /// Bytes that do not fit a tensor.
+    #[error("tensor {name} has {expected} bytes, {found} were given")]
+    ByteCount {
+        /// The tensor.
+        name: String,
+        /// Bytes of the tensor.
+        expected: usize,
+        /// Bytes given.
+        found: usize,
+    },
+    /// The place to write to holds something.
+    #[error("{path} already holds something (for example {example}); choose a new or empty folder")]
+    Occupied {
+        /// The destination.
+        path: PathBuf,
+        /// One entry of it.
+        example: String,
+    },
+    /// A path that cannot be written to.
+    #[error("{path} cannot be written to: {reason}")]
+    BadPath {
+        /// The destination.
+        path: PathBuf,
+        /// Why.
+        reason: &'static str,
+    },
+}
+
+/// Results of this crate.
+pub type Result<T, E = CheckpointError> = std::result::Result<T, E>;
+
+/// Turns an I/O error into one that names the file.
+pub(crate) fn io(
+    action: &'static str,
+    path: impl Into<PathBuf>,
+) -> impl FnOnce(std::io::Error) -> CheckpointError {
+    let path = path.into();
+    move |source| CheckpointError::Io {
+        action,
+        path,
+        source,
+    }
+}
