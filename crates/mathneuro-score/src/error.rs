@@ -1,0 +1,104 @@
+//! The one error type of this crate.
+
+/// What can be wrong with norms, weights and selections.
+#[derive(Debug, Clone, PartialEq, thiserror::Error)]
+#[non_exhaustive]
+pub enum ScoreError {
+    /// A K outside [0, 1].
+    #[error("K = {0} is outside [0, 1]")]
+    BadK(f64),
+    /// The number of weights is not rows times columns.
+    #[error("{name}: {rows} x {cols} elements are needed, {found} were given")]
+    WeightCount {
+        /// The tensor.
+        name: String,
+        /// Rows (outputs).
+        rows: usize,
+        /// Columns (inputs).
+        cols: usize,
+        /// Elements found.
+        found: usize,
+    },
+    /// Bytes that are not a whole number of elements.
+    #[error("{bytes} bytes are not a whole number of elements of {size} bytes")]
+    ByteCount {
+        /// Bytes given.
+        bytes: usize,
+        /// Bytes of one element.
+        size: usize,
+    },
+    /// The norm vector does not fit the matrix.
+    #[error("{name} has {cols} input features, its norms have {found}")]
+    NormCount {
+        /// The tensor.
+        name: String,
+        /// Columns of the matrix.
+        cols: usize,
+        /// Length of the norm vector.
+        found: usize,
+    },
+    /// A norm that is NaN, infinite or negative.
+    #[error("norm {index} of {name} is {value}; a finite number of at least 0 is needed")]
+    BadNorm {
+        /// The tensor or site.
+        name: String,
+        /// The input feature.
+        index: usize,
+        /// The value found.
+        value: f64,
+    },
+    /// A weight that is NaN or infinite.
+    #[error("weight {index} (row-major) of {name} is {value}; finite weights are needed")]
+    BadWeight {
+        /// The tensor.
+        name: String,
+        /// Flat index.
+        index: usize,
+        /// The value found.
+        value: f32,
+    },
+    /// A score beyond the range of f32.
+    #[error("the score of weight {index} (row-major) of {name} is beyond the range of f32")]
+    ScoreOverflow {
+        /// The tensor.
+        name: String,
+        /// Flat index.
+        index: usize,
+    },
+    /// Activations that are not whole rows.
+    #[error("{values} activations are not whole rows of {hidden} features")]
+    Activations {
+        /// Values given.
+        values: usize,
+        /// Features a token.
+        hidden: usize,
+    },
+    /// A group that one matrix alone cannot be selected by.
+    #[error("a global group needs all matrices at once; use `top_k_set`")]
+    GlobalNeedsAll,
+    /// A site or a weight that appears twice.
+    #[error("{0} is there twice")]
+    Duplicate(String),
+    /// No statistics for this weight.
+    #[error("no activation norms for {name}; there are {count} weights, for example {example}")]
+    UnknownWeight {
+        /// The weight asked for.
+        name: String,
+        /// How many there are.
+        count: usize,
+        /// One of them.
+        example: String,
+    },
+    /// Statistics that cannot be added up.
+    #[error("statistics cannot be merged: {0}")]
+    CannotMerge(String),
+    /// A statistics file that breaks the format.
+    #[error("statistics file: {0}")]
+    File(String),
+    /// Masks were refused.
+    #[error(transparent)]
+    Mask(#[from] mathneuro_mask::MaskError),
+}
+
+/// Results of this crate.
+pub type Result<T, E = ScoreError> = std::result::Result<T, E>;

@@ -1,0 +1,241 @@
+//! Activation norms: one f64 vector per hook site, and the weights that read it.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use crate::error::{Result, ScoreError};
+
+/// The norms of one hook site: the input of one or more linear layers.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct SiteNorms {
+    /// The weights that read this input, by Hugging Face name.
+    pub weights: Vec<String>,
+    /// `s[j]`: the sum over texts of the L2 norm, over a text's tokens, of input feature `j`.
+    pub norms: Vec<f64>,
+    /// Tokens that passed here.
+    pub tokens: u64,
+}
+
+/// What statistics were made from.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct StatsMeta {
+    /// The model, as the user named it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub model: Option<String>,
+    /// The fingerprint of its checkpoint.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub fingerprint: Option<String>,
+    /// Where the texts came from.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub data: Option<String>,
+    /// A hash of the texts.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub data_hash: Option<String>,
+    /// Anything else, by name: options, seed, number format.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub extra: BTreeMap<String, String>,
+}
+
+/// Activation norms of a set of texts (paper, section 3): all that a score needs to know of the texts.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct NormStats {
+    sites: BTreeMap<String, SiteNorms>,
+    by_weight: BTreeMap<String, String>,
+    texts: u64,
+    skipped: u64,
+    truncated: u64,
+    meta: StatsMeta,
+}
+
+impl NormStats {
+    /// Statistics of no site and no text.
+    pub fn new(meta: StatsMeta) -> Self {
+        Self {
+            meta,
+            ..Self::default()
+        }
+    }
+
+    /// Adds a site.
+    ///
+    /// # Errors
+    /// [`ScoreError::Duplicate`] when the site or one of its weights is already there, [`ScoreError::BadNorm`] for a
+    /// norm that is NaN, infinite or negative.
+    pub fn insert_site(&mut self, site: impl Into<String>, norms: SiteNorms) -> Result<()> {
+        let site = site.into();
+        check_norms(&site, &norms.norms)?;
+        if self.sites.contains_key(&site) {
+            return Err(ScoreError::Duplicate(site));
+        }
+        for (position, weight) in norms.weights.iter().enumerate() {
+            if self.by_weight.contains_key(weight) || norms.weights[..position].contains(weight) {
+                return Err(ScoreError::Duplicate(weight.clone()));
+            }
+        }
+        for weight in &norms.weights {
+            self.by_weight.insert(weight.clone(), site.clone());
+        }
+        self.sites.insert(site, norms);
+        Ok(())
+    }
+
+    /// Counts texts that went into the norms, that gave no token, and that were cut at the length limit.
+    pub fn count_texts(&mut self, texts: u64, skipped: u64, truncated: u64) {
+        self.texts += texts;
+        self.skipped += skipped;
+        self.truncated += truncated;
+    }
+
+    /// The norms of a site.
+    pub fn site(&self, site: &str) -> Option<&SiteNorms> {
+        self.sites.get(site)
+    }
+
+    /// All sites, in order of name.
+    pub fn sites(&self) -> impl Iterator<Item = (&str, &SiteNorms)> {
+        self.sites
+            .iter()
+            .map(|(name, norms)| (name.as_str(), norms))
+    }
+
+    /// The weights that have norms, in order of name.
+    pub fn weight_names(&self) -> impl Iterator<Item = &str> {
+        self.by_weight.keys().map(String::as_str)
+    }
+
+    fn site_of(&self, weight: &str) -> Result<&SiteNorms> {
+        let site = self
+            .by_weight
+            .get(weight)
+            .and_then(|site| self.sites.get(site));
+        site.ok_or_else(|| ScoreError::UnknownWeight {
+            name: weight.to_owned(),
+            count: self.by_weight.len(),
+            example: self.by_weight.keys().next().cloned().unwrap_or_default(),
+        })
+    }
+
+    /// The norm vector of the input that this weight reads.
+    ///
+    /// # Errors
+    /// [`ScoreError::UnknownWeight`].
+    pub fn norms_for(&self, weight: &str) -> Result<&[f64]> {
+        Ok(&self.site_of(weight)?.norms)
+    }
+
+    /// The number of tokens that this weight saw.
+    ///
+    /// # Errors
+    /// [`ScoreError::UnknownWeight`].
+    pub fn tokens_for(&self, weight: &str) -> Result<u64> {
+        Ok(self.site_of(weight)?.tokens)
+    }
+
+    /// Texts that went into the norms.
+    pub fn texts(&self) -> u64 {
+        self.texts
+    }
+
+    /// Texts that gave no token.
+    pub fn skipped_texts(&self) -> u64 {
+        self.skipped
+    }
+
+    /// Texts that were cut at the length limit.
+    pub fn truncated_texts(&self) -> u64 {
+        self.truncated
+    }
+
+    /// What the statistics were made from.
+    pub fn meta(&self) -> &StatsMeta {
+        &self.meta
+    }
+
+    /// What the statistics were made from, to be changed.
+    pub fn meta_mut(&mut self) -> &mut StatsMeta {
+        &mut self.meta
+    }
+
+    /// Adds the statistics of other texts of the same model: norms, tokens and counts add up, wherever they were made.
+    ///
+    /// # Errors
+    /// [`ScoreError::CannotMerge`] when the models' fingerprints, the sites, their weights or lengths differ; these
+    /// statistics are then unchanged.
+    pub fn merge(&mut self, other: &Self) -> Result<()> {
+        let refuse = |reason: String| Err(ScoreError::CannotMerge(reason));
+        if self.meta.fingerprint != other.meta.fingerprint {
+            let show = |meta: &StatsMeta| meta.fingerprint.clone().unwrap_or("none".to_owned());
+            return refuse(format!(
+                "fingerprints {} and {}",
+                show(&self.meta),
+                show(&other.meta)
+            ));
+        }
+        let sides = [
+            ("first", &self.sites, &other.sites),
+            ("second", &other.sites, &self.sites),
+        ];
+        for (name, left, right) in sides {
+            let only: Vec<&String> = left
+                .keys()
+                .filter(|site| !right.contains_key(*site))
+                .collect();
+            if !only.is_empty() {
+                let shown: Vec<&str> = only.iter().take(10).map(|site| site.as_str()).collect();
+                return refuse(format!(
+                    "{} sites are only in the {name}, for example {}",
+                    only.len(),
+                    shown.join(", ")
+                ));
+            }
+        }
+        for (site, left) in &self.sites {
+            let right = &other.sites[site];
+            if left.weights != right.weights || left.norms.len() != right.norms.len() {
+                return refuse(format!(
+                    "{site} has {} features read by {:?} and {} features read by {:?}",
+                    left.norms.len(),
+                    left.weights,
+                    right.norms.len(),
+                    right.weights
+                ));
+            }
+        }
+        for (site, left) in &mut self.sites {
+            let right = &other.sites[site];
+            for (a, b) in left.norms.iter_mut().zip(&right.norms) {
+                *a += b;
+            }
+            left.tokens += right.tokens;
+        }
+        self.count_texts(other.texts, other.skipped, other.truncated);
+        if self.meta.data != other.meta.data {
+            let both = [self.meta.data.take(), other.meta.data.clone()];
+            self.meta.data = Some(both.into_iter().flatten().collect::<Vec<_>>().join(" + "));
+        }
+        if self.meta.data_hash != other.meta.data_hash {
+            self.meta.data_hash = None;
+        }
+        self.meta
+            .extra
+            .retain(|name, value| other.meta.extra.get(name) == Some(value));
+        Ok(())
+    }
+}
+
+/// Refuses a norm that is NaN, infinite or negative.
+pub(crate) fn check_norms(name: &str, norms: &[f64]) -> Result<()> {
+    match norms
+        .iter()
+        .position(|norm| !norm.is_finite() || *norm < 0.0)
+    {
+        Some(index) => Err(ScoreError::BadNorm {
+            name: name.to_owned(),
+            index,
+            value: norms[index],
+        }),
+        None => Ok(()),
+    }
+}

@@ -1,0 +1,240 @@
+//! Borrowed weights: slices of f32, f16 or bf16, or the bytes of a mapped file.
+
+use half::{bf16, f16};
+use ndarray::ArrayView2;
+
+use crate::error::{Result, ScoreError};
+
+/// The float types that weights and activations come in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum FloatType {
+    /// 32-bit.
+    F32,
+    /// IEEE half.
+    F16,
+    /// bfloat16.
+    BF16,
+}
+
+impl FloatType {
+    /// Bytes of one element.
+    pub fn size(self) -> usize {
+        match self {
+            Self::F32 => 4,
+            Self::F16 | Self::BF16 => 2,
+        }
+    }
+}
+
+/// A borrowed run of float elements, little-endian, of any alignment.
+#[derive(Debug, Clone, Copy)]
+pub struct Weights<'a> {
+    bytes: &'a [u8],
+    float: FloatType,
+}
+
+impl<'a> Weights<'a> {
+    /// Elements from their bytes, which need not be aligned (tensors of a mapped file may not be).
+    ///
+    /// # Errors
+    /// [`ScoreError::ByteCount`] when the bytes are not whole elements.
+    pub fn from_bytes(float: FloatType, bytes: &'a [u8]) -> Result<Self> {
+        if !bytes.len().is_multiple_of(float.size()) {
+            return Err(ScoreError::ByteCount {
+                bytes: bytes.len(),
+                size: float.size(),
+            });
+        }
+        Ok(Self { bytes, float })
+    }
+
+    /// Number of elements.
+    pub fn len(&self) -> usize {
+        self.bytes.len() / self.float.size()
+    }
+
+    /// Whether there is no element.
+    pub fn is_empty(&self) -> bool {
+        self.bytes.is_empty()
+    }
+
+    /// The element type.
+    pub fn float_type(&self) -> FloatType {
+        self.float
+    }
+
+    /// The elements' bytes.
+    pub fn bytes(&self) -> &'a [u8] {
+        self.bytes
+    }
+
+    /// The element at this index, widened to f32.
+    pub fn get(&self, index: usize) -> Option<f32> {
+        let size = self.float.size();
+        let start = index.checked_mul(size)?;
+        let bytes = self.bytes.get(start..start.checked_add(size)?)?;
+        Some(match self.float {
+            FloatType::F32 => F32::read(bytes),
+            FloatType::F16 => F16::read(bytes),
+            FloatType::BF16 => BF16::read(bytes),
+        })
+    }
+
+    /// Elements `range`, which must lie within the length.
+    pub(crate) fn slice(&self, range: std::ops::Range<usize>) -> Self {
+        let size = self.float.size();
+        Self {
+            bytes: &self.bytes[range.start * size..range.end * size],
+            float: self.float,
+        }
+    }
+}
+
+impl<'a> From<&'a [f32]> for Weights<'a> {
+    fn from(values: &'a [f32]) -> Self {
+        Self {
+            bytes: bytemuck::cast_slice(values),
+            float: FloatType::F32,
+        }
+    }
+}
+
+impl<'a> From<&'a [f16]> for Weights<'a> {
+    fn from(values: &'a [f16]) -> Self {
+        Self {
+            bytes: bytemuck::cast_slice(values),
+            float: FloatType::F16,
+        }
+    }
+}
+
+impl<'a> From<&'a [bf16]> for Weights<'a> {
+    fn from(values: &'a [bf16]) -> Self {
+        Self {
+            bytes: bytemuck::cast_slice(values),
+            float: FloatType::BF16,
+        }
+    }
+}
+
+/// How the elements of one float type are read; kernels are generic over it.
+pub(crate) trait Element {
+    /// Bytes of one element.
+    const SIZE: usize;
+    /// Widens one element.
+    fn read(bytes: &[u8]) -> f32;
+}
+
+pub(crate) struct F32;
+pub(crate) struct F16;
+pub(crate) struct BF16;
+
+impl Element for F32 {
+    const SIZE: usize = 4;
+    #[inline(always)]
+    fn read(bytes: &[u8]) -> f32 {
+        f32::from_le_bytes([bytes[0], bytes[1], bytes[2], bytes[3]])
+    }
+}
+
+impl Element for F16 {
+    const SIZE: usize = 2;
+    #[inline(always)]
+    fn read(bytes: &[u8]) -> f32 {
+        f16::from_le_bytes([bytes[0], bytes[1]]).to_f32()
+    }
+}
+
+impl Element for BF16 {
+    const SIZE: usize = 2;
+    #[inline(always)]
+    fn read(bytes: &[u8]) -> f32 {
+        f32::from_bits(u32::from(u16::from_le_bytes([bytes[0], bytes[1]])) << 16)
+    }
+}
+
+/// Calls a generic function with the element type of some weights.
+macro_rules! by_type {
+    ($weights:expr, $call:ident ( $($argument:expr),* )) => {
+        match $weights.float_type() {
+            $crate::weights::FloatType::F32 => $call::<$crate::weights::F32>($($argument),*),
+            $crate::weights::FloatType::F16 => $call::<$crate::weights::F16>($($argument),*),
+            $crate::weights::FloatType::BF16 => $call::<$crate::weights::BF16>($($argument),*),
+        }
+    };
+}
+pub(crate) use by_type;
+
+/// The weight of a linear layer: `[out, in]`, row-major.
+#[derive(Debug, Clone, Copy)]
+pub struct WeightMatrix<'a> {
+    name: &'a str,
+    rows: usize,
+    cols: usize,
+    weights: Weights<'a>,
+}
+
+impl<'a> WeightMatrix<'a> {
+    /// A matrix of `rows` outputs and `cols` inputs.
+    ///
+    /// # Errors
+    /// [`ScoreError::WeightCount`] when the number of elements is not their product.
+    pub fn new(name: &'a str, rows: usize, cols: usize, weights: Weights<'a>) -> Result<Self> {
+        if rows.checked_mul(cols) != Some(weights.len()) {
+            let found = weights.len();
+            return Err(ScoreError::WeightCount {
+                name: name.to_owned(),
+                rows,
+                cols,
+                found,
+            });
+        }
+        Ok(Self {
+            name,
+            rows,
+            cols,
+            weights,
+        })
+    }
+
+    /// A matrix from a row-major array.
+    ///
+    /// # Errors
+    /// [`ScoreError::WeightCount`] when the array's elements do not lie in row-major order without gaps.
+    pub fn from_array(name: &'a str, array: ArrayView2<'a, f32>) -> Result<Self> {
+        let (rows, cols) = array.dim();
+        let slice = array.to_slice().unwrap_or(&[]);
+        Self::new(name, rows, cols, slice.into())
+    }
+
+    /// The parameter's name.
+    pub fn name(&self) -> &'a str {
+        self.name
+    }
+
+    /// Outputs.
+    pub fn rows(&self) -> usize {
+        self.rows
+    }
+
+    /// Inputs.
+    pub fn cols(&self) -> usize {
+        self.cols
+    }
+
+    /// Elements.
+    pub fn len(&self) -> usize {
+        self.weights.len()
+    }
+
+    /// Whether there is no element.
+    pub fn is_empty(&self) -> bool {
+        self.weights.is_empty()
+    }
+
+    /// The elements.
+    pub fn weights(&self) -> Weights<'a> {
+        self.weights
+    }
+}
