@@ -9,12 +9,16 @@ pub fn workspace() -> PathBuf {
 
 /// A folder of tests/fixtures.
 pub fn fixture(name: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("fixtures").join(name)
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("fixtures")
+        .join(name)
 }
 
 /// A file of tests/golden.
 pub fn golden(name: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("golden").join(name)
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("golden")
+        .join(name)
 }
 
 /// The folder of a real model, or `None` after saying why the test is skipped.
@@ -28,8 +32,14 @@ pub fn model(name: &str) -> Option<PathBuf> {
     if folder.join("config.json").is_file() {
         return Some(folder);
     }
-    let reason = format!("{} is not there; `cargo xtask models` makes it", folder.display());
-    assert!(std::env::var_os("MATHNEURO_REQUIRE_MODELS").is_none(), "{reason}");
+    let reason = format!(
+        "{} is not there; `cargo xtask models` makes it",
+        folder.display()
+    );
+    assert!(
+        std::env::var_os("MATHNEURO_REQUIRE_MODELS").is_none(),
+        "{reason}"
+    );
     eprintln!("SKIPPED: {reason}");
     None
 }
@@ -40,8 +50,14 @@ pub fn python() -> Option<PathBuf> {
     if python.is_file() {
         return Some(python);
     }
-    let reason = format!("{} is not there; `cargo xtask setup` makes it", python.display());
-    assert!(std::env::var_os("MATHNEURO_REQUIRE_MODELS").is_none(), "{reason}");
+    let reason = format!(
+        "{} is not there; `cargo xtask setup` makes it",
+        python.display()
+    );
+    assert!(
+        std::env::var_os("MATHNEURO_REQUIRE_MODELS").is_none(),
+        "{reason}"
+    );
     eprintln!("SKIPPED: {reason}");
     None
 }

@@ -10,15 +10,21 @@ use sha2::{Digest, Sha256};
 
 #[test]
 fn counts_and_hashes_of_every_mask() {
-    let Some(folder) = model("SmolLM2-135M-Instruct") else { return };
+    let Some(folder) = model("SmolLM2-135M-Instruct") else {
+        return;
+    };
     let checkpoint = Checkpoint::open(folder).unwrap();
     let text = std::fs::read(golden("golden_SmolLM2-135M-Instruct.json")).unwrap();
     let expected: Value = serde_json::from_slice(&text).unwrap();
     let norms_file = std::fs::read(golden("norms_SmolLM2-135M-Instruct.safetensors")).unwrap();
     let norms = SafeTensors::deserialize(&norms_file).unwrap();
 
-    let k_names: Vec<String> =
-        expected["totals"].as_object().unwrap().keys().cloned().collect();
+    let k_names: Vec<String> = expected["totals"]
+        .as_object()
+        .unwrap()
+        .keys()
+        .cloned()
+        .collect();
     let ks: Vec<f64> = k_names.iter().map(|k| k.parse().unwrap()).collect();
     let mut totals: BTreeMap<&str, u64> = BTreeMap::new();
     let layers = expected["linears"].as_object().unwrap();
@@ -33,12 +39,23 @@ fn counts_and_hashes_of_every_mask() {
                 .chunks_exact(4)
                 .map(|b| f64::from(f32::from_le_bytes(b.try_into().unwrap())))
                 .collect();
-            top_k(&matrix, &stored, &ks, Rule::WeightTimesNorm, Group::PerMatrix).unwrap()
+            top_k(
+                &matrix,
+                &stored,
+                &ks,
+                Rule::WeightTimesNorm,
+                Group::PerMatrix,
+            )
+            .unwrap()
         };
         for ((k, math), general) in k_names.iter().zip(top("math")).zip(top("general")) {
             let at_k = &layer["k"][k];
             let difference = math.and_not(&general).unwrap();
-            for (set, mask) in [("math", &math), ("general", &general), ("diff", &difference)] {
+            for (set, mask) in [
+                ("math", &math),
+                ("general", &general),
+                ("diff", &difference),
+            ] {
                 let count = at_k[format!("n_{set}")].as_u64().unwrap();
                 assert_eq!(mask.count() as u64, count, "{name} {set} K = {k}");
                 let hash = at_k[format!("sha_{set}")].as_str().unwrap();
@@ -49,7 +66,10 @@ fn counts_and_hashes_of_every_mask() {
         }
     }
     for k in &k_names {
-        assert_eq!(totals[k.as_str()], expected["totals"][k]["diff"].as_u64().unwrap());
+        assert_eq!(
+            totals[k.as_str()],
+            expected["totals"][k]["diff"].as_u64().unwrap()
+        );
     }
 }
 
@@ -59,5 +79,8 @@ fn index_hash(mask: &ParamMask) -> String {
     for index in mask.iter_ones() {
         hash.update((index as u64).to_le_bytes());
     }
-    hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect()
+    hash.finalize()
+        .iter()
+        .map(|byte| format!("{byte:02x}"))
+        .collect()
 }

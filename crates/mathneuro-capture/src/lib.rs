@@ -1,1 +1,70 @@
-//! Decoder models on libtorch with hook points, and the activation-norm recorder
+//! Decoder models on libtorch with hook sites, and the recorder of activation norms.
+//!
+//! ```no_run
+//! use mathneuro_capture::{CollectOptions, LoadOptions, Model, TextTokenizer, collect_norms};
+//! use mathneuro_checkpoint::Checkpoint;
+//!
+//! # fn main() -> Result<(), mathneuro_capture::CaptureError> {
+//! let checkpoint = Checkpoint::open("SmolLM2-135M-Instruct")?;
+//! let model = Model::load(&checkpoint, &LoadOptions::default())?;
+//! let tokenizer = TextTokenizer::from_dir(checkpoint.dir())?;
+//! let texts = ["Question: What is 2 + 3?\nAnswer: 5"];
+//! let norms = collect_norms(&model, &tokenizer, texts, &CollectOptions::default(), |_, _| true)?;
+//! println!("{} sites", norms.sites().count());
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! # Hook sites
+//!
+//! A forward pass shows its activations at *sites*: the inputs of linear layers. Layers that read the same input share a
+//! site.
+//!
+//! | site | read by |
+//! |---|---|
+//! | `model.layers.N.self_attn.input` | `q_proj`, `k_proj`, `v_proj` |
+//! | `model.layers.N.self_attn.o_proj.input` | `o_proj` |
+//! | `model.layers.N.mlp.input` | `gate_proj`, `up_proj` |
+//! | `model.layers.N.mlp.down_proj.input` | `down_proj` |
+//! | `lm_head.input` | `lm_head`, when it is a tensor of its own |
+//!
+//! A [`Hook`] is attached with [`Model::attach`]; dropping the [`Session`] removes it. Without a hook the logits are
+//! bitwise the same.
+//!
+//! # Ragged batches
+//!
+//! A [`Batch`] packs the tokens of all its texts one after another. There is no padding, so none can enter a statistic and
+//! none is computed. [`Batch::from_padded`] takes padded rows, with padding on either side.
+//!
+//! # Families
+//!
+//! `llama` and `qwen2`. A family is one file that maps its `config.json` to the parts.
+//!
+//! # libtorch
+//!
+//! The crate links libtorch 2.13 by the `tch` crate: `LIBTORCH` names its folder, or `LIBTORCH_USE_PYTORCH=1` takes it from
+//! an installed PyTorch. A binary needs the folder of its libraries in its rpath or in `LD_LIBRARY_PATH`.
+
+mod batch;
+mod cache;
+mod collect;
+mod config;
+mod error;
+mod families;
+mod hooks;
+mod load;
+mod model;
+mod parts;
+mod recorder;
+mod tokenizer;
+
+pub use batch::Batch;
+pub use cache::KvCache;
+pub use collect::{CollectOptions, collect_norms};
+pub use config::{ModelConfig, RopeConfig, RopeScaling};
+pub use error::{CaptureError, Result};
+pub use hooks::{Hook, Session};
+pub use model::{LinearInfo, LoadOptions, Logits, Model};
+pub use recorder::NormRecorder;
+pub use tch;
+pub use tokenizer::TextTokenizer;

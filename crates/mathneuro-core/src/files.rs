@@ -57,5 +57,8 @@ pub fn load_norms(path: impl AsRef<Path>) -> Result<NormStats> {
 }
 
 fn read(path: &Path) -> Result<Vec<u8>> {
-    std::fs::read(path).map_err(|source| CoreError::Read { path: path.to_owned(), source })
+    std::fs::read(path).map_err(|source| CoreError::Read {
+        path: path.to_owned(),
+        source,
+    })
 }

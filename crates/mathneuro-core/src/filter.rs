@@ -96,7 +96,11 @@ mod tests {
 
     #[test]
     fn include_then_exclude() {
-        let filter = ParameterFilter::all().include("*.mlp.*").unwrap().exclude("*.1.*").unwrap();
+        let filter = ParameterFilter::all()
+            .include("*.mlp.*")
+            .unwrap()
+            .exclude("*.1.*")
+            .unwrap();
         assert_eq!(filter.select(&NAMES).unwrap(), [NAMES[1]]);
     }
 
@@ -104,17 +108,26 @@ mod tests {
     fn a_glob_that_matches_nothing_lists_the_names() {
         let filter = ParameterFilter::all().exclude("*.mpl.*").unwrap();
         let message = filter.select(&NAMES).unwrap_err().to_string();
-        assert!(message.contains("*.mpl.*") && message.contains(NAMES[1]), "{message}");
+        assert!(
+            message.contains("*.mpl.*") && message.contains(NAMES[1]),
+            "{message}"
+        );
     }
 
     #[test]
     fn globs_that_leave_nothing_are_an_error() {
         let filter = ParameterFilter::all().exclude("*").unwrap();
-        assert!(matches!(filter.select(&NAMES), Err(CoreError::NothingSelected { count: 4 })));
+        assert!(matches!(
+            filter.select(&NAMES),
+            Err(CoreError::NothingSelected { count: 4 })
+        ));
     }
 
     #[test]
     fn a_malformed_glob_is_an_error() {
-        assert!(matches!(ParameterFilter::all().include("[a"), Err(CoreError::BadGlob { .. })));
+        assert!(matches!(
+            ParameterFilter::all().include("[a"),
+            Err(CoreError::BadGlob { .. })
+        ));
     }
 }

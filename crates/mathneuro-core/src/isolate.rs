@@ -163,7 +163,10 @@ impl<'c> Isolate<'c> {
             });
         }
         if self.ks.is_empty() {
-            return Err(CoreError::Missing { missing: "a list of K", call: "ks" });
+            return Err(CoreError::Missing {
+                missing: "a list of K",
+                call: "ks",
+            });
         }
         self.check_names(skill_name)?;
         let names: Vec<&str> = skill.weight_names().collect();
@@ -205,11 +208,17 @@ impl<'c> Isolate<'c> {
                 });
             }
         }
-        let all = self.general.iter().map(|(name, stats)| (name.as_str(), stats));
+        let all = self
+            .general
+            .iter()
+            .map(|(name, stats)| (name.as_str(), stats));
         for (name, stats) in std::iter::once((skill_name, skill)).chain(all) {
             self.check_model(name, stats)?;
-            let unobserved: Vec<&str> =
-                selected.iter().copied().filter(|w| stats.tokens_for(w).unwrap_or(0) == 0).collect();
+            let unobserved: Vec<&str> = selected
+                .iter()
+                .copied()
+                .filter(|w| stats.tokens_for(w).unwrap_or(0) == 0)
+                .collect();
             if !unobserved.is_empty() {
                 return Err(CoreError::Unobserved {
                     set: name.to_owned(),
@@ -222,7 +231,9 @@ impl<'c> Isolate<'c> {
     }
 
     fn check_model(&self, set: &str, stats: &NormStats) -> Result<()> {
-        let Some(found) = &stats.meta().fingerprint else { return Ok(()) };
+        let Some(found) = &stats.meta().fingerprint else {
+            return Ok(());
+        };
         let expected = self.checkpoint.fingerprint()?;
         if self.allow_other_model || found == expected {
             return Ok(());
@@ -243,7 +254,8 @@ impl<'c> Isolate<'c> {
                 .with_formula(formula)
                 .with_fingerprint(fingerprint);
             meta.extra.insert("rule".to_owned(), self.rule.to_string());
-            meta.extra.insert("group".to_owned(), self.group.to_string());
+            meta.extra
+                .insert("group".to_owned(), self.group.to_string());
             meta.extra.insert("texts".to_owned(), texts);
             MaskSet::new(meta)
         };
@@ -270,8 +282,14 @@ impl<'c> Isolate<'c> {
             .map(|&k| IsolatedAtK {
                 k,
                 isolated: set(k, &formula, all_texts.clone()),
-                skill: self.keep_sources.then(|| set(k, skill_name, texts_of(skill_name, skill))),
-                general: if self.keep_sources { sources(k) } else { BTreeMap::new() },
+                skill: self
+                    .keep_sources
+                    .then(|| set(k, skill_name, texts_of(skill_name, skill))),
+                general: if self.keep_sources {
+                    sources(k)
+                } else {
+                    BTreeMap::new()
+                },
                 skill_count: 0,
             })
             .collect())
@@ -287,7 +305,13 @@ impl<'c> Isolate<'c> {
         for &name in selected {
             let matrix = self.matrix(name)?;
             let top = |stats: &NormStats| -> Result<Vec<ParamMask>> {
-                Ok(top_k(&matrix, stats.norms_for(name)?, &self.ks, self.rule, self.group)?)
+                Ok(top_k(
+                    &matrix,
+                    stats.norms_for(name)?,
+                    &self.ks,
+                    self.rule,
+                    self.group,
+                )?)
             };
             let skill_masks = top(skill)?;
             let mut general_masks = Vec::with_capacity(self.general.len());
@@ -296,8 +320,10 @@ impl<'c> Isolate<'c> {
             }
             let shape = [matrix.rows(), matrix.cols()];
             for (set, skill_mask) in sets.iter_mut().zip(skill_masks) {
-                let general: Vec<ParamMask> =
-                    general_masks.iter_mut().filter_map(Iterator::next).collect();
+                let general: Vec<ParamMask> = general_masks
+                    .iter_mut()
+                    .filter_map(Iterator::next)
+                    .collect();
                 set.insert(&self.general, name, &shape, skill_mask, general)?;
             }
         }
@@ -373,15 +399,30 @@ impl IsolatedAtK {
 /// The checkpoint lacks the parameter, or it is not a two-dimensional f32, f16 or bf16 tensor.
 pub fn weight_matrix<'a>(checkpoint: &'a Checkpoint, name: &'a str) -> Result<WeightMatrix<'a>> {
     let view = checkpoint.tensor(name)?;
-    let refuse = |reason: String| CoreError::NotAMatrix { name: name.to_owned(), reason };
+    let refuse = |reason: String| CoreError::NotAMatrix {
+        name: name.to_owned(),
+        reason,
+    };
     let float = match view.dtype() {
         Dtype::F32 => FloatType::F32,
         Dtype::F16 => FloatType::F16,
         Dtype::BF16 => FloatType::BF16,
-        other => return Err(refuse(format!("its type is {other:?}; F32, F16 or BF16 is needed"))),
+        other => {
+            return Err(refuse(format!(
+                "its type is {other:?}; F32, F16 or BF16 is needed"
+            )));
+        }
     };
     let &[rows, cols] = view.shape() else {
-        return Err(refuse(format!("its shape is {:?}; [out, in] is needed", view.shape())));
+        return Err(refuse(format!(
+            "its shape is {:?}; [out, in] is needed",
+            view.shape()
+        )));
     };
-    Ok(WeightMatrix::new(name, rows, cols, Weights::from_bytes(float, view.bytes())?)?)
+    Ok(WeightMatrix::new(
+        name,
+        rows,
+        cols,
+        Weights::from_bytes(float, view.bytes())?,
+    )?)
 }

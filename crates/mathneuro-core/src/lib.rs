@@ -47,7 +47,7 @@ pub use error::{CoreError, Result};
 pub use files::{load_masks, load_norms, save_masks, save_norms};
 pub use filter::ParameterFilter;
 #[cfg(feature = "capture")]
-pub use identify::MathNeuro;
+pub use identify::{Identified, MathNeuro};
 pub use isolate::{Isolate, IsolatedAtK, Isolation, weight_matrix};
 pub use sample::{draw_with_replacement, draw_without_replacement};
 

@@ -11,7 +11,9 @@ pub fn draw_with_replacement(available: usize, count: usize, seed: u64) -> Vec<u
         return Vec::new();
     }
     let mut rng = ChaCha8Rng::seed_from_u64(seed);
-    (0..count).map(|_| rng.random_range(0..available as u64) as usize).collect()
+    (0..count)
+        .map(|_| rng.random_range(0..available as u64) as usize)
+        .collect()
 }
 
 /// Indices of at most `count` different texts out of `available`, in the order drawn.
@@ -26,8 +28,14 @@ mod tests {
 
     #[test]
     fn a_seed_fixes_the_draw() {
-        assert_eq!(draw_with_replacement(1000, 50, 7), draw_with_replacement(1000, 50, 7));
-        assert_ne!(draw_with_replacement(1000, 50, 7), draw_with_replacement(1000, 50, 8));
+        assert_eq!(
+            draw_with_replacement(1000, 50, 7),
+            draw_with_replacement(1000, 50, 7)
+        );
+        assert_ne!(
+            draw_with_replacement(1000, 50, 7),
+            draw_with_replacement(1000, 50, 8)
+        );
     }
 
     #[test]

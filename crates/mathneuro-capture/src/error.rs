@@ -1,0 +1,151 @@
+//! The one error type of this crate.
+
+use std::path::PathBuf;
+
+/// What can go wrong between a checkpoint, its tokenizer, and the tensors of a forward pass.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum CaptureError {
+    /// A model family that is not built in.
+    #[error("model_type `{found}` is not supported; supported are: {known}")]
+    UnknownFamily {
+        /// `model_type` of the configuration.
+        found: String,
+        /// The families there are.
+        known: String,
+    },
+    /// A configuration that cannot be used.
+    #[error("config.json: `{field}` {problem}")]
+    BadConfig {
+        /// The field.
+        field: String,
+        /// What is wrong with it.
+        problem: String,
+    },
+    /// A checkpoint in a quantised format.
+    #[error("the checkpoint is quantised ({0}); weights in f32, f16 or bf16 are needed")]
+    Quantised(String),
+    /// Tensors that the configuration calls for are not in the checkpoint.
+    #[error("{count} tensors are missing from the checkpoint: {names}")]
+    MissingTensors {
+        /// How many.
+        count: usize,
+        /// Their names, shortened.
+        names: String,
+    },
+    /// Tensors that the model would not use.
+    #[error("{count} tensors of the checkpoint are not used by this model family: {names}")]
+    UnknownTensors {
+        /// How many.
+        count: usize,
+        /// Their names, shortened.
+        names: String,
+    },
+    /// A tensor of another shape than the configuration says.
+    #[error("{name} has shape {found:?}, the configuration says {expected:?}")]
+    WrongShape {
+        /// The tensor.
+        name: String,
+        /// Shape in the checkpoint.
+        found: Vec<usize>,
+        /// Shape by the configuration.
+        expected: Vec<usize>,
+    },
+    /// A tensor that is not of a float type.
+    #[error("{name} is {dtype}; F32, F16 or BF16 is needed")]
+    WrongType {
+        /// The tensor.
+        name: String,
+        /// Its type.
+        dtype: String,
+    },
+    /// An output head that should equal the embedding and does not.
+    #[error(
+        "config.json ties lm_head.weight to the embedding, but the checkpoint holds another lm_head.weight; \
+         set `tie_word_embeddings` to false to use it, or delete it"
+    )]
+    DivergedHead,
+    /// A device that is not there.
+    #[error("device {0} is not available; libtorch finds {1} CUDA devices")]
+    NoDevice(String, i64),
+    /// A token beyond the vocabulary.
+    #[error("token id {id} is beyond the vocabulary of {vocab_size}")]
+    TokenOutOfRange {
+        /// The token.
+        id: u32,
+        /// Size of the embedding.
+        vocab_size: usize,
+    },
+    /// A batch that cannot be run.
+    #[error("batch: {0}")]
+    BadBatch(String),
+    /// More tokens than a cache slot holds.
+    #[error("slot {slot} of the cache holds {held} of {capacity} tokens; {more} more do not fit")]
+    CacheFull {
+        /// The slot.
+        slot: usize,
+        /// Tokens in it.
+        held: usize,
+        /// Tokens it can hold.
+        capacity: usize,
+        /// Tokens that were to be added.
+        more: usize,
+    },
+    /// A slot that the cache does not have.
+    #[error("slot {slot} is beyond the {slots} slots of the cache")]
+    NoSuchSlot {
+        /// The slot asked for.
+        slot: usize,
+        /// Slots there are.
+        slots: usize,
+    },
+    /// A parameter that is not one of the model's.
+    #[error("the model has no parameter {0}")]
+    NoSuchParameter(String),
+    /// The tokenizer cannot be read or used.
+    #[error("tokenizer {path}: {reason}")]
+    Tokenizer {
+        /// Its file.
+        path: PathBuf,
+        /// What is wrong.
+        reason: String,
+    },
+    /// No text gave a token.
+    #[error("none of the {0} texts gave a token")]
+    NoTokens(usize),
+    /// The progress callback asked to stop.
+    #[error("stopped after {done} of {total}")]
+    Interrupted {
+        /// Texts done.
+        done: usize,
+        /// Texts in all.
+        total: usize,
+    },
+    /// libtorch refused an operation.
+    #[error("libtorch: {0}")]
+    Torch(#[from] tch::TchError),
+    /// Reading the checkpoint failed.
+    #[error(transparent)]
+    Checkpoint(#[from] mathneuro_checkpoint::CheckpointError),
+    /// Norms were refused.
+    #[error(transparent)]
+    Score(#[from] mathneuro_score::ScoreError),
+}
+
+/// Results of this crate.
+pub type Result<T, E = CaptureError> = std::result::Result<T, E>;
+
+/// At most ten names, and how many more there are.
+pub(crate) fn shorten(names: &[String]) -> String {
+    const SHOWN: usize = 10;
+    let shown = names
+        .iter()
+        .take(SHOWN)
+        .cloned()
+        .collect::<Vec<_>>()
+        .join(", ");
+    match names.len() {
+        n if n > SHOWN => format!("{shown} and {} more", n - SHOWN),
+        _ => shown,
+    }
+}

@@ -1,0 +1,161 @@
+//! The norm recorder: activations become one number per feature and text, on the spot.
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+
+use mathneuro_score::{FloatType, NormStats, SiteNorms, StatsMeta, Weights, accumulate_squares};
+use tch::{Device, Kind, Tensor};
+
+use crate::error::Result;
+use crate::hooks::Hook;
+use crate::model::Model;
+
+/// Records activation norms: per text the L2 norm of each input feature over the text's tokens (f32), summed over texts
+/// (f64). Every text of a forward pass counts as one text.
+#[derive(Debug)]
+pub struct NormRecorder {
+    sites: BTreeMap<String, Site>,
+    texts: u64,
+    squares: Vec<f32>,
+}
+
+#[derive(Debug)]
+struct Site {
+    weights: Vec<String>,
+    norms: Vec<f64>,
+    /// On a GPU sums stay there and are fetched once, at the end.
+    on_device: Option<Tensor>,
+    tokens: u64,
+}
+
+impl NormRecorder {
+    /// A recorder for all linear layers of a model.
+    pub fn new(model: &Model) -> Self {
+        let mut sites: BTreeMap<String, Site> = BTreeMap::new();
+        for linear in model.linears() {
+            let site = sites.entry(linear.site.clone()).or_insert_with(|| Site {
+                weights: Vec::new(),
+                norms: vec![0.0; linear.in_features],
+                on_device: None,
+                tokens: 0,
+            });
+            site.weights.push(linear.name.clone());
+        }
+        Self {
+            sites,
+            texts: 0,
+            squares: Vec::new(),
+        }
+    }
+
+    /// The statistics of all texts seen.
+    ///
+    /// # Errors
+    /// A norm that is NaN or infinite (the site and the feature are named), or an error of libtorch.
+    pub fn into_stats(self) -> Result<NormStats> {
+        let mut stats = NormStats::new(StatsMeta::default());
+        for (name, mut site) in self.sites {
+            if let Some(sums) = site.on_device {
+                let sums = sums.f_to_device(Device::Cpu)?;
+                for (norm, sum) in site.norms.iter_mut().zip(Vec::<f64>::try_from(&sums)?) {
+                    *norm += sum;
+                }
+            }
+            let Site {
+                weights,
+                norms,
+                tokens,
+                ..
+            } = site;
+            stats.insert_site(
+                name,
+                SiteNorms {
+                    weights,
+                    norms,
+                    tokens,
+                },
+            )?;
+        }
+        stats.count_texts(self.texts, 0, 0);
+        Ok(stats)
+    }
+}
+
+impl Hook for NormRecorder {
+    fn on_site(&mut self, name: &str, input: &Tensor, segments: &[Range<usize>]) -> Result<()> {
+        let Some(site) = self.sites.get_mut(name) else {
+            return Ok(());
+        };
+        for segment in segments {
+            site.tokens += segment.len() as u64;
+        }
+        match (input.device(), float_type(input.kind())) {
+            (Device::Cpu, Some(float)) => {
+                let input = if input.is_contiguous() {
+                    input.shallow_clone()
+                } else {
+                    input.f_contiguous()?
+                };
+                add_on_cpu(site, &input, float, segments, &mut self.squares)
+            }
+            _ => add_on_device(site, input, segments),
+        }
+    }
+
+    fn after_batch(&mut self, segments: &[Range<usize>]) -> Result<()> {
+        self.texts += segments.len() as u64;
+        Ok(())
+    }
+}
+
+fn float_type(kind: Kind) -> Option<FloatType> {
+    match kind {
+        Kind::Float => Some(FloatType::F32),
+        Kind::Half => Some(FloatType::F16),
+        Kind::BFloat16 => Some(FloatType::BF16),
+        _ => None,
+    }
+}
+
+/// Reads the tensor where it lies; no activation is copied or widened in memory.
+fn add_on_cpu(
+    site: &mut Site,
+    input: &Tensor,
+    float: FloatType,
+    segments: &[Range<usize>],
+    squares: &mut Vec<f32>,
+) -> Result<()> {
+    let row = site.norms.len() * float.size();
+    let bytes = input.numel() * float.size();
+    // SAFETY: the tensor is on the CPU and contiguous, so its storage holds `numel` elements of this type from its data
+    // pointer on; it lives as long as `input`, which outlives the slice, and nothing writes to it meanwhile.
+    let data =
+        unsafe { std::slice::from_raw_parts(input.data_ptr().cast::<u8>().cast_const(), bytes) };
+    for segment in segments {
+        squares.clear();
+        squares.resize(site.norms.len(), 0.0);
+        let text = Weights::from_bytes(float, &data[segment.start * row..segment.end * row])?;
+        accumulate_squares(text, squares)?;
+        for (norm, square) in site.norms.iter_mut().zip(squares.iter()) {
+            *norm += f64::from(square.sqrt());
+        }
+    }
+    Ok(())
+}
+
+/// The same sums by libtorch, where the tensor is.
+fn add_on_device(site: &mut Site, input: &Tensor, segments: &[Range<usize>]) -> Result<()> {
+    for segment in segments {
+        let text = input.f_narrow(0, segment.start as i64, segment.len() as i64)?;
+        let squares = text.f_to_kind(Kind::Float)?.f_square()?;
+        let norms = squares
+            .f_sum_dim_intlist([0i64].as_slice(), false, Kind::Float)?
+            .f_sqrt()?;
+        let norms = norms.f_to_kind(Kind::Double)?;
+        site.on_device = Some(match site.on_device.take() {
+            Some(sums) => sums.f_add(&norms)?,
+            None => norms,
+        });
+    }
+    Ok(())
+}

@@ -1,0 +1,142 @@
+//! Texts to token ids, as the model's own tokenizer does it.
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+
+use serde_json::Value;
+use tokenizers::Tokenizer;
+
+use crate::error::{CaptureError, Result};
+
+/// The tokenizer of a Hugging Face folder.
+#[derive(Debug, Clone)]
+pub struct TextTokenizer {
+    inner: Tokenizer,
+    path: PathBuf,
+    bos: Option<u32>,
+    eos: BTreeSet<u32>,
+}
+
+impl TextTokenizer {
+    /// Reads `tokenizer.json` of a folder, and the special tokens that `tokenizer_config.json`, `config.json` and
+    /// `generation_config.json` name.
+    ///
+    /// # Errors
+    /// [`CaptureError::Tokenizer`] when `tokenizer.json` is missing or cannot be read.
+    pub fn from_dir(dir: impl AsRef<Path>) -> Result<Self> {
+        let dir = dir.as_ref();
+        let path = dir.join("tokenizer.json");
+        let bad = |reason: String| CaptureError::Tokenizer {
+            path: path.clone(),
+            reason,
+        };
+        if !path.is_file() {
+            return Err(bad("the file is not there".to_owned()));
+        }
+        let mut inner = Tokenizer::from_file(&path).map_err(|error| bad(error.to_string()))?;
+        // Texts are cut and never padded by this crate, whatever the file says.
+        inner
+            .with_truncation(None)
+            .map_err(|error| bad(error.to_string()))?;
+        inner.with_padding(None);
+        let own = read(&dir.join("tokenizer_config.json"))?;
+        let special = |name: &str| -> Option<u32> {
+            let value = own.get(name)?;
+            let text = value.as_str().or_else(|| value.get("content")?.as_str())?;
+            inner.token_to_id(text)
+        };
+        let mut eos: BTreeSet<u32> = special("eos_token").into_iter().collect();
+        for file in ["config.json", "generation_config.json"] {
+            match read(&dir.join(file))?.get("eos_token_id") {
+                Some(Value::Array(ids)) => eos.extend(ids.iter().filter_map(as_id)),
+                Some(id) => eos.extend(as_id(id)),
+                None => {}
+            }
+        }
+        let bos = special("bos_token");
+        Ok(Self {
+            inner,
+            path,
+            bos,
+            eos,
+        })
+    }
+
+    /// The token ids of a text. With `special`, the tokens that the tokenizer puts around a text are added (a BOS, for
+    /// many models); a text that already begins with its BOS does not get a second one.
+    ///
+    /// # Errors
+    /// [`CaptureError::Tokenizer`].
+    pub fn encode(&self, text: &str, special: bool) -> Result<Vec<u32>> {
+        let encoding = self
+            .inner
+            .encode_fast(text, special)
+            .map_err(|error| self.bad(&error))?;
+        let ids = encoding.get_ids();
+        match (ids, self.bos) {
+            ([first, second, ..], Some(bos)) if special && *first == bos && *second == bos => {
+                Ok(ids[1..].to_vec())
+            }
+            _ => Ok(ids.to_vec()),
+        }
+    }
+
+    /// [`TextTokenizer::encode`] of many texts, threaded.
+    ///
+    /// # Errors
+    /// [`CaptureError::Tokenizer`].
+    pub fn encode_all<T: AsRef<str> + Sync>(
+        &self,
+        texts: &[T],
+        special: bool,
+    ) -> Result<Vec<Vec<u32>>> {
+        texts
+            .iter()
+            .map(|text| self.encode(text.as_ref(), special))
+            .collect()
+    }
+
+    /// The text of token ids.
+    ///
+    /// # Errors
+    /// [`CaptureError::Tokenizer`].
+    pub fn decode(&self, ids: &[u32], skip_special: bool) -> Result<String> {
+        self.inner
+            .decode(ids, skip_special)
+            .map_err(|error| self.bad(&error))
+    }
+
+    /// The token that begins a text, if the model has one.
+    pub fn bos(&self) -> Option<u32> {
+        self.bos
+    }
+
+    /// The tokens that end a generation.
+    pub fn eos(&self) -> &BTreeSet<u32> {
+        &self.eos
+    }
+
+    fn bad(&self, error: &dyn std::fmt::Display) -> CaptureError {
+        CaptureError::Tokenizer {
+            path: self.path.clone(),
+            reason: error.to_string(),
+        }
+    }
+}
+
+fn as_id(value: &Value) -> Option<u32> {
+    value.as_u64().and_then(|id| u32::try_from(id).ok())
+}
+
+/// The JSON of an optional file.
+fn read(path: &Path) -> Result<Value> {
+    if !path.is_file() {
+        return Ok(Value::Null);
+    }
+    let bad = |reason: String| CaptureError::Tokenizer {
+        path: path.to_owned(),
+        reason,
+    };
+    let bytes = std::fs::read(path).map_err(|error| bad(error.to_string()))?;
+    serde_json::from_slice(&bytes).map_err(|error| bad(error.to_string()))
+}
