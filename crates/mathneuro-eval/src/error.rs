@@ -1,0 +1,99 @@
+//! The one error type of this crate.
+
+use std::path::PathBuf;
+
+/// What can go wrong between a data file and a result.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum EvalError {
+    /// A file could not be read or written.
+    #[error("cannot {action} {path}: {source}")]
+    Io {
+        /// `read` or `write`.
+        action: &'static str,
+        /// The file.
+        path: PathBuf,
+        /// What the system said.
+        source: std::io::Error,
+    },
+    /// A data file of an unknown kind.
+    #[error("{0}: JSONL (.jsonl, .json) or CSV (.csv) is needed")]
+    UnknownFormat(PathBuf),
+    /// A data file without a row.
+    #[error("{0} has no row")]
+    Empty(PathBuf),
+    /// A line that cannot be read.
+    #[error("{path}, line {line}: {reason}")]
+    BadRow {
+        /// The file.
+        path: PathBuf,
+        /// Line, counted from 1.
+        line: usize,
+        /// What is wrong.
+        reason: String,
+    },
+    /// A column that is not there.
+    #[error("{path}, line {line}: column `{column}` is not there; there are: {there}")]
+    MissingColumn {
+        /// The file.
+        path: PathBuf,
+        /// Line, counted from 1.
+        line: usize,
+        /// The column asked for.
+        column: String,
+        /// The columns that are there.
+        there: String,
+    },
+    /// Prompt and answer together are longer than the model's context.
+    #[error(
+        "prompt {index} has {tokens} tokens, with {new} new ones it exceeds the context of {limit}"
+    )]
+    PromptTooLong {
+        /// The prompt.
+        index: usize,
+        /// Its tokens.
+        tokens: usize,
+        /// Tokens to be generated.
+        new: usize,
+        /// The model's limit.
+        limit: usize,
+    },
+    /// A prompt, context or continuation that gives no token.
+    #[error("{0} gives no token")]
+    NoTokens(String),
+    /// A number of sequences or tokens that cannot be worked with.
+    #[error("{name} is {found}; at least {least} is needed")]
+    TooSmall {
+        /// The option.
+        name: &'static str,
+        /// Its value.
+        found: usize,
+        /// The least that makes sense.
+        least: usize,
+    },
+    /// The progress callback asked to stop.
+    #[error("stopped after {done} of {total}")]
+    Interrupted {
+        /// Requests done.
+        done: usize,
+        /// Requests in all.
+        total: usize,
+    },
+    /// Two runs that are not over the same items.
+    #[error("paired results need the same items: {left} and {right} were given")]
+    NotPaired {
+        /// Items of the first.
+        left: usize,
+        /// Items of the second.
+        right: usize,
+    },
+    /// The model or the tokenizer failed.
+    #[error(transparent)]
+    Capture(#[from] mathneuro_capture::CaptureError),
+    /// libtorch failed.
+    #[error("libtorch: {0}")]
+    Torch(#[from] tch::TchError),
+}
+
+/// Results of this crate.
+pub type Result<T, E = EvalError> = std::result::Result<T, E>;

@@ -1,0 +1,307 @@
+//! Greedy generation: one cache for all sequences, the shared beginning of the prompts computed once, and a finished
+//! sequence's place given to the next prompt at once.
+
+use std::collections::VecDeque;
+
+use mathneuro_capture::{Batch, KvCache, Logits};
+use serde::{Deserialize, Serialize};
+
+use crate::engine::{Engine, Progress, common_prefix, report};
+use crate::error::{EvalError, Result};
+
+/// Prompt tokens that are run at once when new sequences begin.
+const PREFILL_TOKENS: usize = 2048;
+
+/// How answers are generated.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub struct GenerateOptions {
+    /// Longest answer in tokens.
+    pub max_new_tokens: usize,
+    /// Strings that end an answer; they are not part of it.
+    pub stop: Vec<String>,
+    /// Sequences generated side by side.
+    pub batch_size: usize,
+}
+
+impl Default for GenerateOptions {
+    fn default() -> Self {
+        Self {
+            max_new_tokens: 256,
+            stop: Vec::new(),
+            batch_size: 16,
+        }
+    }
+}
+
+impl GenerateOptions {
+    /// With this limit.
+    #[must_use]
+    pub fn with_max_new_tokens(mut self, max_new_tokens: usize) -> Self {
+        self.max_new_tokens = max_new_tokens;
+        self
+    }
+
+    /// With these stop strings.
+    #[must_use]
+    pub fn with_stop(mut self, stop: impl IntoIterator<Item = impl Into<String>>) -> Self {
+        self.stop = stop.into_iter().map(Into::into).collect();
+        self
+    }
+
+    /// With this many sequences side by side.
+    #[must_use]
+    pub fn with_batch_size(mut self, batch_size: usize) -> Self {
+        self.batch_size = batch_size;
+        self
+    }
+}
+
+/// Why an answer ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum StopReason {
+    /// A stop string.
+    Stop,
+    /// The model's own end token.
+    EndOfText,
+    /// The length limit.
+    Length,
+}
+
+/// A generated answer.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Generation {
+    /// The answer, without stop string.
+    pub text: String,
+    /// All generated tokens, those of a stop string included.
+    pub ids: Vec<u32>,
+    /// Tokens of the prompt.
+    pub prompt_tokens: usize,
+    /// Why it ended.
+    pub reason: StopReason,
+}
+
+/// A sequence at work; its place in the list is its slot in the cache.
+struct Running {
+    prompt: usize,
+    ids: Vec<u32>,
+}
+
+impl Engine<'_> {
+    /// The model's most likely continuation of each prompt, token by token. Special tokens are not added to prompts.
+    ///
+    /// # Errors
+    /// A prompt without a token, or one that with its answer exceeds the model's context; a batch size or token limit of
+    /// 0; [`EvalError::Interrupted`].
+    pub fn generate<T: AsRef<str>>(
+        &self,
+        prompts: &[T],
+        options: &GenerateOptions,
+        progress: Progress<'_>,
+    ) -> Result<Vec<Generation>> {
+        for (name, found) in [
+            ("batch_size", options.batch_size),
+            ("max_new_tokens", options.max_new_tokens),
+        ] {
+            if found == 0 {
+                return Err(EvalError::TooSmall {
+                    name,
+                    found,
+                    least: 1,
+                });
+            }
+        }
+        let prompts = self.encode_prompts(prompts, options.max_new_tokens)?;
+        if prompts.is_empty() {
+            return Ok(Vec::new());
+        }
+        Generator::new(self, &prompts, options)?.run(progress)
+    }
+
+    fn encode_prompts<T: AsRef<str>>(&self, prompts: &[T], new: usize) -> Result<Vec<Vec<u32>>> {
+        let limit = self.limit();
+        prompts
+            .iter()
+            .enumerate()
+            .map(|(index, prompt)| {
+                let ids = self.tokenizer.encode(prompt.as_ref(), false)?;
+                match ids.len() {
+                    0 => Err(EvalError::NoTokens(format!("prompt {index}"))),
+                    tokens if tokens + new > limit => Err(EvalError::PromptTooLong {
+                        index,
+                        tokens,
+                        new,
+                        limit,
+                    }),
+                    _ => Ok(ids),
+                }
+            })
+            .collect()
+    }
+}
+
+struct Generator<'e, 'm> {
+    engine: &'e Engine<'m>,
+    prompts: &'e [Vec<u32>],
+    options: &'e GenerateOptions,
+    cache: KvCache,
+    /// Tokens that all prompts begin with. They stand in the last slot of the cache.
+    shared: usize,
+    waiting: VecDeque<usize>,
+    running: Vec<Running>,
+    finished: Vec<Option<Generation>>,
+}
+
+impl<'e, 'm> Generator<'e, 'm> {
+    fn new(
+        engine: &'e Engine<'m>,
+        prompts: &'e [Vec<u32>],
+        options: &'e GenerateOptions,
+    ) -> Result<Self> {
+        let views: Vec<&[u32]> = prompts.iter().map(Vec::as_slice).collect();
+        // At least one token of each prompt is run by itself: its logits give the first new token.
+        let shortest = prompts.iter().map(Vec::len).min().unwrap_or(1);
+        let shared = common_prefix(&views).min(shortest - 1);
+        let longest = prompts.iter().map(Vec::len).max().unwrap_or(0);
+        let slots = options.batch_size.min(prompts.len());
+        let mut cache = KvCache::new(engine.model, slots + 1, longest + options.max_new_tokens)?;
+        if shared > 0 {
+            let prefix = Batch::new(&[&prompts[0][..shared]])?.with_slots(&[slots])?;
+            engine
+                .model
+                .forward(&prefix, Some(&mut cache), Logits::None)?;
+        }
+        // Longest prompts first: what remains at the end is short.
+        let mut order: Vec<usize> = (0..prompts.len()).collect();
+        order.sort_by_key(|&prompt| std::cmp::Reverse(prompts[prompt].len()));
+        Ok(Self {
+            engine,
+            prompts,
+            options,
+            cache,
+            shared,
+            waiting: order.into(),
+            running: Vec::new(),
+            finished: vec![None; prompts.len()],
+        })
+    }
+
+    fn slots(&self) -> usize {
+        self.cache.slots() - 1
+    }
+
+    fn run(mut self, progress: Progress<'_>) -> Result<Vec<Generation>> {
+        let total = self.prompts.len();
+        let mut reported = 0;
+        loop {
+            while self.running.len() < self.slots() && !self.waiting.is_empty() {
+                self.admit()?;
+            }
+            let done = total - self.waiting.len() - self.running.len();
+            if done > reported {
+                report(progress, done, total)?;
+                reported = done;
+            }
+            if self.running.is_empty() {
+                break;
+            }
+            self.step()?;
+        }
+        Ok(self.finished.into_iter().flatten().collect())
+    }
+
+    /// Begins waiting prompts in the free slots, as many as are run at once.
+    fn admit(&mut self) -> Result<()> {
+        let first = self.running.len();
+        let mut texts: Vec<&[u32]> = Vec::new();
+        let mut tokens = 0;
+        while first + texts.len() < self.slots() && (texts.is_empty() || tokens < PREFILL_TOKENS) {
+            let Some(prompt) = self.waiting.pop_front() else {
+                break;
+            };
+            let own = &self.prompts[prompt][self.shared..];
+            tokens += own.len();
+            self.cache
+                .copy_prefix(self.slots(), self.running.len(), self.shared)?;
+            self.running.push(Running {
+                prompt,
+                ids: Vec::new(),
+            });
+            texts.push(own);
+        }
+        let slots: Vec<usize> = (first..self.running.len()).collect();
+        let batch = Batch::new(&texts)?.with_slots(&slots)?;
+        self.forward(&batch, first)
+    }
+
+    /// One token for every running sequence.
+    fn step(&mut self) -> Result<()> {
+        let texts: Vec<Vec<u32>> = self
+            .running
+            .iter()
+            .map(|sequence| sequence.ids.last().copied().into_iter().collect())
+            .collect();
+        self.forward(&Batch::new(&texts)?, 0)
+    }
+
+    /// Runs a batch whose texts are the running sequences from `first` on, and takes the next token of each.
+    fn forward(&mut self, batch: &Batch, first: usize) -> Result<()> {
+        let model = self.engine.model;
+        let Some(logits) = model.forward(batch, Some(&mut self.cache), Logits::Last)? else {
+            return Ok(());
+        };
+        let best = Vec::<i64>::try_from(logits.f_argmax(-1, false)?)?;
+        for (sequence, token) in self.running[first..].iter_mut().zip(best) {
+            // Token ids come from an argmax over the vocabulary, which fits.
+            sequence.ids.push(token as u32);
+        }
+        self.retire(first)
+    }
+
+    /// Takes finished sequences out; the last running one moves into the gap, so that slots stay neighbours.
+    fn retire(&mut self, first: usize) -> Result<()> {
+        let mut slot = self.running.len();
+        while slot > first {
+            slot -= 1;
+            let Some((text, reason)) = self.verdict(&self.running[slot].ids)? else {
+                continue;
+            };
+            let last = self.running.len() - 1;
+            let sequence = self.running.swap_remove(slot);
+            if slot != last {
+                let held = self.cache.len(last);
+                self.cache.copy_prefix(last, slot, held)?;
+            }
+            self.finished[sequence.prompt] = Some(Generation {
+                text,
+                ids: sequence.ids,
+                prompt_tokens: self.prompts[sequence.prompt].len(),
+                reason,
+            });
+        }
+        Ok(())
+    }
+
+    /// The text and the reason of a finished answer. Stop strings are looked for in the decoded text, since one may begin
+    /// in one token and end in another.
+    fn verdict(&self, ids: &[u32]) -> Result<Option<(String, StopReason)>> {
+        let tokenizer = self.engine.tokenizer;
+        let ended = ids.last().is_some_and(|id| tokenizer.eos().contains(id));
+        let body = if ended { &ids[..ids.len() - 1] } else { ids };
+        let text = tokenizer.decode(body, false)?;
+        let stop = self.options.stop.iter().filter(|stop| !stop.is_empty());
+        if let Some(place) = stop.filter_map(|stop| text.find(stop.as_str())).min() {
+            return Ok(Some((text[..place].to_owned(), StopReason::Stop)));
+        }
+        if ended {
+            return Ok(Some((text, StopReason::EndOfText)));
+        }
+        if ids.len() >= self.options.max_new_tokens {
+            return Ok(Some((text, StopReason::Length)));
+        }
+        Ok(None)
+    }
+}

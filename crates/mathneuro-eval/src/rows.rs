@@ -1,0 +1,167 @@
+//! Rows of JSONL and CSV files, with errors that name file, line and column.
+
+use std::path::{Path, PathBuf};
+
+use serde_json::{Map, Value};
+
+use crate::error::{EvalError, Result};
+
+/// One row of a data file.
+#[derive(Debug, Clone)]
+pub struct Row {
+    path: PathBuf,
+    line: usize,
+    fields: Map<String, Value>,
+}
+
+/// Reads all rows of a JSONL (one object a line) or CSV (with a header) file.
+///
+/// # Errors
+/// The file cannot be read, has another ending, has no row, or has a line that cannot be read.
+pub fn read_rows(path: &Path) -> Result<Vec<Row>> {
+    let ending = path
+        .extension()
+        .and_then(|ending| ending.to_str())
+        .unwrap_or_default();
+    let text = std::fs::read_to_string(path).map_err(|source| EvalError::Io {
+        action: "read",
+        path: path.to_owned(),
+        source,
+    })?;
+    let rows = match ending.to_ascii_lowercase().as_str() {
+        "jsonl" | "json" => json_lines(path, &text)?,
+        "csv" => csv_rows(path, &text)?,
+        _ => return Err(EvalError::UnknownFormat(path.to_owned())),
+    };
+    if rows.is_empty() {
+        return Err(EvalError::Empty(path.to_owned()));
+    }
+    Ok(rows)
+}
+
+fn bad_row(path: &Path, line: usize, reason: String) -> EvalError {
+    EvalError::BadRow {
+        path: path.to_owned(),
+        line,
+        reason,
+    }
+}
+
+fn json_lines(path: &Path, text: &str) -> Result<Vec<Row>> {
+    let mut rows = Vec::new();
+    for (index, line) in text
+        .lines()
+        .enumerate()
+        .filter(|(_, line)| !line.trim().is_empty())
+    {
+        let line_number = index + 1;
+        match serde_json::from_str(line) {
+            Ok(Value::Object(fields)) => {
+                rows.push(Row {
+                    path: path.to_owned(),
+                    line: line_number,
+                    fields,
+                });
+            }
+            Ok(_) => return Err(bad_row(path, line_number, "an object is needed".to_owned())),
+            Err(error) => return Err(bad_row(path, line_number, error.to_string())),
+        }
+    }
+    Ok(rows)
+}
+
+fn csv_rows(path: &Path, text: &str) -> Result<Vec<Row>> {
+    let mut reader = csv::Reader::from_reader(text.as_bytes());
+    let header = reader
+        .headers()
+        .map_err(|error| bad_row(path, 1, error.to_string()))?
+        .clone();
+    let mut rows = Vec::new();
+    for record in reader.records() {
+        let record = record.map_err(|error| {
+            let line = error
+                .position()
+                .map_or(0, |position| position.line() as usize);
+            bad_row(path, line, error.to_string())
+        })?;
+        let line = record
+            .position()
+            .map_or(0, |position| position.line() as usize);
+        let fields = header
+            .iter()
+            .zip(&record)
+            .map(|(name, cell)| (name.to_owned(), cell.into()))
+            .collect();
+        rows.push(Row {
+            path: path.to_owned(),
+            line,
+            fields,
+        });
+    }
+    Ok(rows)
+}
+
+impl Row {
+    /// Whether there is a column of this name.
+    pub fn has(&self, column: &str) -> bool {
+        self.fields.contains_key(column)
+    }
+
+    fn value(&self, column: &str) -> Result<&Value> {
+        self.fields
+            .get(column)
+            .ok_or_else(|| EvalError::MissingColumn {
+                path: self.path.clone(),
+                line: self.line,
+                column: column.to_owned(),
+                there: self.fields.keys().cloned().collect::<Vec<_>>().join(", "),
+            })
+    }
+
+    pub(crate) fn bad(&self, reason: String) -> EvalError {
+        bad_row(&self.path, self.line, reason)
+    }
+
+    /// A column as text; a number is written out.
+    ///
+    /// # Errors
+    /// [`EvalError::MissingColumn`], or [`EvalError::BadRow`] for something else than text.
+    pub fn text(&self, column: &str) -> Result<String> {
+        match self.value(column)? {
+            Value::String(text) => Ok(text.clone()),
+            Value::Number(number) => Ok(number.to_string()),
+            other => Err(self.bad(format!("`{column}` is {other}; text is needed"))),
+        }
+    }
+
+    /// A column as a list; in a CSV file, a JSON list in a cell.
+    ///
+    /// # Errors
+    /// [`EvalError::MissingColumn`], or [`EvalError::BadRow`] for something else than a list.
+    pub fn list(&self, column: &str) -> Result<Vec<Value>> {
+        let value = self.value(column)?;
+        let parsed = value
+            .as_str()
+            .and_then(|text| serde_json::from_str(text).ok());
+        match parsed.as_ref().unwrap_or(value) {
+            Value::Array(items) => Ok(items.clone()),
+            other => Err(self.bad(format!("`{column}` is {other}; a list is needed"))),
+        }
+    }
+
+    /// A column as a list of texts.
+    ///
+    /// # Errors
+    /// As [`Row::list`], and for an item that is not text.
+    pub fn texts(&self, column: &str) -> Result<Vec<String>> {
+        self.list(column)?
+            .iter()
+            .map(|item| self.as_text(column, item))
+            .collect()
+    }
+
+    pub(crate) fn as_text(&self, column: &str, item: &Value) -> Result<String> {
+        let text = item.as_str().map(str::to_owned);
+        text.ok_or_else(|| self.bad(format!("`{column}` holds {item}; text is needed")))
+    }
+}

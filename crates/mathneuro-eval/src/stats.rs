@@ -1,0 +1,193 @@
+//! Standard errors, intervals and paired comparisons.
+
+use serde::{Deserialize, Serialize};
+
+use crate::error::{EvalError, Result};
+
+/// The 97.5 % point of the normal distribution.
+const Z95: f64 = 1.959_963_984_540_054;
+
+/// A number with its standard error and 95 % interval.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct Metric {
+    /// The number.
+    pub value: f64,
+    /// Its standard error; 0 when there is one item only.
+    pub stderr: f64,
+    /// Low end of the 95 % interval.
+    pub low: f64,
+    /// High end of the 95 % interval.
+    pub high: f64,
+}
+
+impl Metric {
+    /// The fraction of right items: standard error as lm-evaluation-harness has it (sample standard deviation over the root
+    /// of n), interval by Wilson.
+    pub fn proportion(right: usize, n: usize) -> Self {
+        let (low, high) = wilson(right, n);
+        if n == 0 {
+            return Self {
+                value: 0.0,
+                stderr: 0.0,
+                low,
+                high,
+            };
+        }
+        let value = right as f64 / n as f64;
+        let stderr = if n > 1 {
+            (value * (1.0 - value) / (n - 1) as f64).sqrt()
+        } else {
+            0.0
+        };
+        Self {
+            value,
+            stderr,
+            low,
+            high,
+        }
+    }
+
+    /// `exp` of a mean, such as a perplexity: the standard error by the delta method, the interval from the mean's.
+    pub fn exp_of_mean(mean: f64, stderr_of_mean: f64) -> Self {
+        Self {
+            value: mean.exp(),
+            stderr: mean.exp() * stderr_of_mean,
+            low: (mean - Z95 * stderr_of_mean).exp(),
+            high: (mean + Z95 * stderr_of_mean).exp(),
+        }
+    }
+}
+
+/// Wilson's 95 % interval of a proportion; the whole of [0, 1] for no item.
+pub fn wilson(right: usize, n: usize) -> (f64, f64) {
+    if n == 0 {
+        return (0.0, 1.0);
+    }
+    let (n, p) = (n as f64, right as f64 / n as f64);
+    let z2 = Z95 * Z95;
+    let centre = p + z2 / (2.0 * n);
+    let half = Z95 * (p * (1.0 - p) / n + z2 / (4.0 * n * n)).sqrt();
+    let scale = 1.0 + z2 / n;
+    (
+        ((centre - half) / scale).max(0.0),
+        ((centre + half) / scale).min(1.0),
+    )
+}
+
+/// Two runs over the same items.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct Paired {
+    /// Mean of second minus first.
+    pub difference: f64,
+    /// Its standard error.
+    pub stderr: f64,
+    /// Low end of the 95 % interval (normal).
+    pub low: f64,
+    /// High end of the 95 % interval.
+    pub high: f64,
+    /// Exact two-sided p-value of McNemar's test.
+    pub p_value: f64,
+}
+
+/// Compares which items two runs got right.
+///
+/// # Errors
+/// [`EvalError::NotPaired`] when the numbers of items differ or are zero.
+pub fn paired(first: &[bool], second: &[bool]) -> Result<Paired> {
+    if first.len() != second.len() || first.is_empty() {
+        return Err(EvalError::NotPaired {
+            left: first.len(),
+            right: second.len(),
+        });
+    }
+    let n = first.len() as f64;
+    let lost = first
+        .iter()
+        .zip(second)
+        .filter(|(a, b)| **a && !**b)
+        .count();
+    let won = first
+        .iter()
+        .zip(second)
+        .filter(|(a, b)| !**a && **b)
+        .count();
+    let difference = (won as f64 - lost as f64) / n;
+    let variance = (won + lost) as f64 / n - difference * difference;
+    let stderr = if n > 1.0 {
+        (variance / (n - 1.0)).sqrt()
+    } else {
+        0.0
+    };
+    Ok(Paired {
+        difference,
+        stderr,
+        low: difference - Z95 * stderr,
+        high: difference + Z95 * stderr,
+        p_value: mcnemar(lost, won),
+    })
+}
+
+/// Exact two-sided McNemar test: how likely is a split at least this uneven among the items that changed.
+pub fn mcnemar(lost: usize, won: usize) -> f64 {
+    let n = lost + won;
+    // Terms of the binomial distribution with p = 1/2, from the logarithm so that large n do not underflow.
+    let mut log_term = -(n as f64) * std::f64::consts::LN_2;
+    let mut tail = 0.0;
+    for k in 0..=lost.min(won) {
+        tail += log_term.exp();
+        log_term += ((n - k) as f64 / (k + 1) as f64).ln();
+    }
+    (2.0 * tail).min(1.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn wilson_as_published() {
+        // Newcombe (1998), table I, method 3.
+        for (right, n, low, high) in [
+            (81, 263, 0.2553, 0.3662),
+            (15, 148, 0.0624, 0.1605),
+            (0, 20, 0.0, 0.1611),
+            (1, 29, 0.0061, 0.1718),
+        ] {
+            let found = wilson(right, n);
+            assert!(
+                (found.0 - low).abs() < 5e-5 && (found.1 - high).abs() < 5e-5,
+                "{found:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn mcnemar_is_the_binomial_tail() {
+        // Two-sided exact binomial tests with p = 1/2, worked out by hand.
+        assert!((mcnemar(0, 5) - 2.0 / 32.0).abs() < 1e-12);
+        assert!((mcnemar(1, 5) - 2.0 * 7.0 / 64.0).abs() < 1e-12);
+        assert_eq!(mcnemar(3, 3), 1.0);
+        assert_eq!(mcnemar(0, 0), 1.0);
+        assert!(mcnemar(0, 3000) < 1e-300);
+    }
+
+    #[test]
+    fn a_proportion_has_the_sample_standard_error() {
+        let metric = Metric::proportion(3, 4);
+        assert_eq!(metric.value, 0.75);
+        assert!((metric.stderr - (0.75f64 * 0.25 / 3.0).sqrt()).abs() < 1e-12);
+        assert_eq!(Metric::proportion(0, 0).value, 0.0);
+    }
+
+    #[test]
+    fn a_paired_difference_counts_changes_only() {
+        let first = [true, true, false, false];
+        let second = [true, false, false, false];
+        let found = paired(&first, &second).unwrap();
+        assert_eq!(found.difference, -0.25);
+        assert_eq!(found.p_value, 1.0);
+        assert!(paired(&first, &second[1..]).is_err());
+    }
+}
