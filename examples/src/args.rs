@@ -137,6 +137,9 @@ impl Common {
             ("include", json!(self.include)),
             ("exclude", json!(self.exclude)),
         ];
-        entries.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()
+        entries
+            .into_iter()
+            .map(|(name, value)| (name.to_owned(), value))
+            .collect()
     }
 }

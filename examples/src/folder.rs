@@ -53,7 +53,9 @@ impl RunFolder {
                 .with_context(|| format!("cannot create output folder {}", root.display()))?;
             write_json(&file, settings)?;
         }
-        Ok(Self { root: root.to_owned() })
+        Ok(Self {
+            root: root.to_owned(),
+        })
     }
 
     /// The path of a file in the folder; its parent folders are made.
@@ -75,7 +77,11 @@ impl RunFolder {
     /// The file is there but cannot be read.
     pub fn finished<T: DeserializeOwned>(&self, relative: &str) -> Result<Option<T>> {
         let path = self.root.join(relative);
-        if path.is_file() { read_json(&path).map(Some) } else { Ok(None) }
+        if path.is_file() {
+            read_json(&path).map(Some)
+        } else {
+            Ok(None)
+        }
     }
 
     /// Writes a finished part; it is there complete or not at all.
@@ -96,15 +102,23 @@ fn differences(found: &Settings, asked: &Settings) -> Vec<String> {
         .into_iter()
         .filter(|name| found.get(*name) != asked.get(*name))
         .map(|name| {
-            format!("{name}: there {}, now {}", show(found.get(name)), show(asked.get(name)))
+            format!(
+                "{name}: there {}, now {}",
+                show(found.get(name)),
+                show(asked.get(name))
+            )
         })
         .collect()
 }
 
 fn read_json<T: DeserializeOwned>(path: &Path) -> Result<T> {
     let bytes = fs::read(path).with_context(|| format!("cannot read {}", path.display()))?;
-    serde_json::from_slice(&bytes)
-        .with_context(|| format!("{} is damaged; delete it to compute it again", path.display()))
+    serde_json::from_slice(&bytes).with_context(|| {
+        format!(
+            "{} is damaged; delete it to compute it again",
+            path.display()
+        )
+    })
 }
 
 fn write_json<T: Serialize + ?Sized>(path: &Path, value: &T) -> Result<()> {
@@ -119,7 +133,10 @@ mod tests {
     use super::*;
 
     fn settings(seed: u64) -> Settings {
-        Settings::from([("seed".to_owned(), seed.into()), ("model".to_owned(), "m".into())])
+        Settings::from([
+            ("seed".to_owned(), seed.into()),
+            ("model".to_owned(), "m".into()),
+        ])
     }
 
     #[test]
@@ -137,7 +154,9 @@ mod tests {
     fn other_settings_are_refused_and_listed() {
         let dir = tempfile::tempdir().unwrap();
         RunFolder::claim(dir.path(), &settings(1)).unwrap();
-        let message = RunFolder::claim(dir.path(), &settings(2)).unwrap_err().to_string();
+        let message = RunFolder::claim(dir.path(), &settings(2))
+            .unwrap_err()
+            .to_string();
         assert!(message.contains("seed: there 1, now 2"), "{message}");
         assert!(!message.contains("model"), "{message}");
     }
@@ -146,7 +165,9 @@ mod tests {
     fn a_folder_with_something_else_is_left_alone() {
         let dir = tempfile::tempdir().unwrap();
         fs::write(dir.path().join("thesis.tex"), "x").unwrap();
-        let message = RunFolder::claim(dir.path(), &settings(1)).unwrap_err().to_string();
+        let message = RunFolder::claim(dir.path(), &settings(1))
+            .unwrap_err()
+            .to_string();
         assert!(message.contains("thesis.tex"), "{message}");
         assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1);
     }
@@ -156,7 +177,10 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let folder = RunFolder::claim(dir.path(), &settings(1)).unwrap();
         fs::write(folder.path("rows/a.json").unwrap(), "{").unwrap();
-        let message = folder.finished::<u32>("rows/a.json").unwrap_err().to_string();
+        let message = folder
+            .finished::<u32>("rows/a.json")
+            .unwrap_err()
+            .to_string();
         assert!(message.contains("a.json is damaged"), "{message}");
     }
 }

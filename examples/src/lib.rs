@@ -1,1 +1,13 @@
-//! The examples of MathNeuro.
+//! The experiments of the paper on GSM8K: what pruning or scaling the isolated parameters does to math and to language,
+//! beside a random control. The two examples only differ in what they do to a parameter.
+
+pub mod args;
+pub mod evaluate;
+pub mod experiment;
+pub mod folder;
+pub mod interrupt;
+pub mod plot;
+pub mod progress;
+pub mod report;
+pub mod texts;
+pub mod variant;

@@ -1,0 +1,177 @@
+//! What an experiment leaves to read: a table, a results file in lm-evaluation-harness's shape, and a plot.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+
+use anyhow::Result;
+use mathneuro_core::Checkpoint;
+use serde_json::{Value, json};
+
+use crate::args::Common;
+use crate::evaluate::Suite;
+use crate::experiment::Row;
+use crate::plot::{Panel, Series};
+use crate::variant::Variant;
+use mathneuro_core::eval::TaskResult;
+
+/// The columns of the table: task, metric, heading, and the factor that values are shown with.
+fn columns(suite: &Suite) -> Vec<(String, &'static str, String, f64)> {
+    let mut columns = Vec::new();
+    for task in suite.tasks() {
+        let metrics: &[(&'static str, &str)] = match task.as_str() {
+            "gsm8k_cot" => &[
+                ("exact_match,strict-match", "GSM8K strict %"),
+                ("exact_match,flexible-extract", "GSM8K flexible %"),
+            ],
+            "race" => &[("acc,none", "RACE %")],
+            "mmlu" => &[("acc,none", "MMLU %")],
+            _ => &[("token_perplexity,none", "")],
+        };
+        for (metric, heading) in metrics {
+            let (heading, factor) = if heading.is_empty() {
+                (task.replace("perplexity-", "ppl "), 1.0)
+            } else {
+                ((*heading).to_owned(), 100.0)
+            };
+            columns.push((task.clone(), *metric, heading, factor));
+        }
+    }
+    columns
+}
+
+/// The table in Markdown: one row per edit, value and standard error per metric.
+pub fn table(suite: &Suite, rows: &[Row]) -> String {
+    let columns = columns(suite);
+    let mut text = String::from("| model | K | edited |");
+    for (_, _, heading, _) in &columns {
+        let _ = write!(text, " {heading} |");
+    }
+    text.push_str("\n|---|---|---|");
+    text.push_str(&"---|".repeat(columns.len()));
+    text.push('\n');
+    for row in rows {
+        let (k, repeat) = match &row.variant {
+            Variant::Unedited => ("".to_owned(), 0),
+            Variant::Edited { k, repeat, .. } => (k.to_string(), *repeat),
+        };
+        let edited = row.edit.as_ref().map_or(String::new(), |edit| {
+            format!(
+                "{} ({:.3} %)",
+                edit.totals.selected,
+                100.0 * edit.fraction_selected()
+            )
+        });
+        let label = match repeat {
+            0 => row.variant.label(),
+            n => format!("{} (repeat {})", row.variant.label(), n + 1),
+        };
+        let _ = write!(text, "| {label} | {k} | {edited} |");
+        for (task, metric, _, factor) in &columns {
+            let cell = row
+                .scores
+                .get(task)
+                .and_then(|scores| scores.metrics.get(*metric));
+            match cell {
+                Some(m) => {
+                    let digits = if *factor == 100.0 { 1 } else { 2 };
+                    let _ = write!(
+                        text,
+                        " {:.digits$} ± {:.digits$} |",
+                        factor * m.value,
+                        factor * m.stderr
+                    );
+                }
+                None => text.push_str(" |"),
+            }
+        }
+        text.push('\n');
+    }
+    text
+}
+
+/// The results file: settings, and per row what was edited and the scores in lm-evaluation-harness's shape.
+///
+/// # Errors
+/// The checkpoint cannot be read for its fingerprint.
+pub fn document(
+    title: &str,
+    args: &Common,
+    checkpoint: &Checkpoint,
+    suite: &Suite,
+    rows: &[Row],
+) -> Result<Value> {
+    let rows: Vec<Value> = rows
+        .iter()
+        .map(|row| {
+            let results: BTreeMap<&str, Value> = row
+                .scores
+                .iter()
+                .map(|(task, scores)| (task.as_str(), harness_shape(task, scores)))
+                .collect();
+            let mut entry = json!({ "id": row.variant.id(), "label": row.variant.label() });
+            if let Variant::Edited { k, repeat, .. } = &row.variant {
+                entry["k"] = json!(k);
+                entry["repeat"] = json!(repeat);
+            }
+            entry["edit"] = json!(row.edit.as_ref().map(|edit| &edit.totals));
+            entry["results"] = json!(results);
+            entry
+        })
+        .collect();
+    Ok(json!({
+        "experiment": title,
+        "version": env!("CARGO_PKG_VERSION"),
+        "model_fingerprint": checkpoint.fingerprint()?,
+        "config": args.settings(),
+        "versions": suite.versions(),
+        "rows": rows,
+    }))
+}
+
+fn harness_shape(task: &str, scores: &TaskResult) -> Value {
+    let mut entry = json!({ "alias": task, "sample_len": scores.n });
+    for (name, metric) in &scores.metrics {
+        let (metric_name, filter) = name.split_once(',').unwrap_or((name, "none"));
+        entry[name] = json!(metric.value);
+        entry[format!("{metric_name}_stderr,{filter}")] = json!(metric.stderr);
+        entry[format!("{metric_name}_ci95,{filter}")] = json!([metric.low, metric.high]);
+    }
+    entry
+}
+
+/// The panels of the plot: one per metric, a line per kind of edit.
+pub fn panels(suite: &Suite, rows: &[Row]) -> Vec<Panel> {
+    columns(suite)
+        .into_iter()
+        .map(|(task, metric, heading, factor)| {
+            let value = |row: &Row| {
+                let m = row.scores.get(&task)?.metrics.get(metric)?;
+                Some([factor * m.value, factor * m.low, factor * m.high])
+            };
+            let unedited = rows.iter().find(|row| row.variant == Variant::Unedited);
+            let mut by_label: BTreeMap<String, Vec<[f64; 4]>> = BTreeMap::new();
+            for row in rows {
+                // Later repeats are rows of the table; the plot shows the first.
+                let Variant::Edited { k, repeat: 0, .. } = &row.variant else {
+                    continue;
+                };
+                if let Some([value, low, high]) = value(row) {
+                    let points = by_label.entry(row.variant.label()).or_default();
+                    points.push([*k, value, low, high]);
+                }
+            }
+            let series = by_label
+                .into_iter()
+                .map(|(label, mut points)| {
+                    points.sort_by(|a, b| a[0].total_cmp(&b[0]));
+                    Series { label, points }
+                })
+                .collect();
+            Panel {
+                title: heading,
+                unedited: unedited.and_then(value),
+                series,
+            }
+        })
+        .collect()
+}

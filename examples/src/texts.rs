@@ -1,0 +1,59 @@
+//! The sets of calibration texts.
+
+use std::path::PathBuf;
+
+use anyhow::{Result, bail};
+use mathneuro_core::eval::calibration_texts;
+
+use crate::args::Common;
+use crate::evaluate::Suite;
+
+/// The texts of one file, under a name that mask formulas carry.
+#[derive(Debug)]
+pub struct TextSet {
+    /// The file's name without ending.
+    pub name: String,
+    /// The file.
+    pub path: PathBuf,
+    /// Its texts, without those that are evaluated.
+    pub texts: Vec<String>,
+}
+
+impl TextSet {
+    /// Reads the skill's set, then the general ones.
+    ///
+    /// # Errors
+    /// A file cannot be read, two have the same name, or evaluation takes all rows of one.
+    pub fn read_all(args: &Common, suite: &Suite) -> Result<Vec<Self>> {
+        let mut sets: Vec<Self> = Vec::new();
+        for path in std::iter::once(&args.skill).chain(&args.general) {
+            let name = path
+                .file_stem()
+                .unwrap_or_default()
+                .to_string_lossy()
+                .into_owned();
+            if sets.iter().any(|set| set.name == name) {
+                bail!("two sets of texts are named `{name}`; their files need different names");
+            }
+            let held_out = suite.held_out(path)?;
+            let texts: Vec<String> = calibration_texts(path, args.text_column.as_deref())?
+                .into_iter()
+                .enumerate()
+                .filter(|(index, _)| !held_out.contains(index))
+                .map(|(_, text)| text)
+                .collect();
+            if texts.is_empty() {
+                bail!(
+                    "{} has no row left to calibrate on: all are evaluated; lower --questions or give another file",
+                    path.display()
+                );
+            }
+            sets.push(Self {
+                name,
+                path: path.clone(),
+                texts,
+            });
+        }
+        Ok(sets)
+    }
+}

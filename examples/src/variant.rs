@@ -1,0 +1,121 @@
+//! The rows of an experiment: which parameters are edited, and how.
+
+use mathneuro_core::Operation;
+
+/// Where the edited parameters of a row come from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Source {
+    /// top(skill) without top(general): the method.
+    Isolated,
+    /// The same number per matrix, drawn uniformly: the control.
+    Random,
+}
+
+/// One row: an edit of the model, or none.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Variant {
+    /// The model as it is.
+    Unedited,
+    /// Parameters of one source, K and repeat, edited in one way.
+    Edited {
+        /// Where the parameters come from.
+        source: Source,
+        /// The fraction of each matrix that counts as important.
+        k: f64,
+        /// The repeat, from 0.
+        repeat: u64,
+        /// What is done to them.
+        operation: Operation,
+    },
+}
+
+impl Variant {
+    /// The name of the row in file names.
+    pub fn id(&self) -> String {
+        match self {
+            Self::Unedited => "unedited".to_owned(),
+            Self::Edited {
+                source,
+                k,
+                repeat,
+                operation,
+            } => {
+                let edit = match operation {
+                    Operation::Scale(factor) => format!("scale{factor}"),
+                    _ => "prune".to_owned(),
+                };
+                format!("{edit}-{}", mask_id(*source, *k, *repeat))
+            }
+        }
+    }
+
+    /// The name of the row in tables.
+    pub fn label(&self) -> String {
+        match self {
+            Self::Unedited => "unedited".to_owned(),
+            Self::Edited {
+                source, operation, ..
+            } => {
+                let source = match source {
+                    Source::Isolated => "isolated",
+                    Source::Random => "random",
+                };
+                match operation {
+                    Operation::Scale(factor) => format!("{source} x{factor}"),
+                    _ => format!("{source} pruned"),
+                }
+            }
+        }
+    }
+}
+
+/// The name of a mask in file names.
+pub fn mask_id(source: Source, k: f64, repeat: u64) -> String {
+    let source = match source {
+        Source::Isolated => "isolated",
+        Source::Random => "random",
+    };
+    format!("{source}-k{k}-r{repeat}")
+}
+
+/// All rows: the unedited model first, then per repeat, K and operation the method and its control.
+pub fn plan(ks: &[f64], repeats: u64, operations: &[Operation]) -> Vec<Variant> {
+    let mut rows = vec![Variant::Unedited];
+    for repeat in 0..repeats {
+        for &k in ks {
+            for &operation in operations {
+                for source in [Source::Isolated, Source::Random] {
+                    rows.push(Variant::Edited {
+                        source,
+                        k,
+                        repeat,
+                        operation,
+                    });
+                }
+            }
+        }
+    }
+    rows
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_row_has_its_own_name() {
+        let operations = [
+            Operation::Prune,
+            Operation::Scale(1.01),
+            Operation::Scale(1.1),
+        ];
+        let rows = plan(&[0.001, 0.01], 2, &operations);
+        assert_eq!(rows.len(), 1 + 2 * 2 * 3 * 2);
+        let mut ids: Vec<String> = rows.iter().map(Variant::id).collect();
+        assert_eq!(ids[0], "unedited");
+        assert_eq!(ids[1], "prune-isolated-k0.001-r0");
+        ids.sort();
+        ids.dedup();
+        assert_eq!(ids.len(), rows.len());
+    }
+}
