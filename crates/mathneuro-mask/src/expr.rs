@@ -43,7 +43,9 @@ pub struct Expr {
 enum Node {
     Name(String),
     Not(Box<Node>),
-    Binary(char, Box<Node>, Box<Node>),
+    /// An operator with its right sides, grouped from the left. A list, not a tree: a chain may be long, and what
+    /// recurs over nodes must not run out of stack.
+    Chain(Box<Node>, char, Vec<Node>),
 }
 
 impl Expr {
@@ -79,7 +81,10 @@ impl Expr {
                     names.insert(name.as_str());
                 }
                 Node::Not(inner) => open.push(inner),
-                Node::Binary(_, left, right) => open.extend([left.as_ref(), right.as_ref()]),
+                Node::Chain(first, _, rest) => {
+                    open.push(first);
+                    open.extend(rest);
+                }
             }
         }
         names
@@ -109,25 +114,33 @@ impl Expr {
 
 fn eval(node: &Node, sets: &BTreeMap<String, MaskSet>) -> Result<MaskSet> {
     match node {
-        Node::Name(name) => Ok(sets[name].clone()),
+        Node::Name(name) => {
+            let mut set = sets[name].clone();
+            // The result's formula is the expression; without this every step would put one together.
+            set.meta_mut().formula = None;
+            Ok(set)
+        }
         Node::Not(inner) => Ok(!eval(inner, sets)?),
-        Node::Binary(operator, left, right) => {
-            let left = eval(left, sets)?;
-            // A name on the right is borrowed: no copy of its masks is made.
-            let owned;
-            let right = match right.as_ref() {
-                Node::Name(name) => &sets[name],
-                node => {
-                    owned = eval(node, sets)?;
-                    &owned
+        Node::Chain(first, operator, rest) => {
+            let mut result = eval(first, sets)?;
+            for node in rest {
+                // A name on the right is borrowed: no copy of its masks is made.
+                let owned;
+                let right = match node {
+                    Node::Name(name) => &sets[name],
+                    node => {
+                        owned = eval(node, sets)?;
+                        &owned
+                    }
+                };
+                match operator {
+                    '|' => result.or_assign(right)?,
+                    '^' => result.xor_assign(right)?,
+                    '-' => result.and_not_assign(right)?,
+                    _ => result.and_assign(right)?,
                 }
-            };
-            match operator {
-                '|' => left | right,
-                '^' => left ^ right,
-                '-' => left - right,
-                _ => left & right,
             }
+            Ok(result)
         }
     }
 }
@@ -165,13 +178,16 @@ impl Parser<'_> {
         let Some(&operator) = LEVELS.get(level) else {
             return self.unary();
         };
-        let mut left = self.level(level + 1)?;
+        let first = self.level(level + 1)?;
+        let mut rest = Vec::new();
         while self.peek() == Some(operator) {
             self.next += 1;
-            let right = self.level(level + 1)?;
-            left = Node::Binary(operator, Box::new(left), Box::new(right));
+            rest.push(self.level(level + 1)?);
         }
-        Ok(left)
+        Ok(match rest.is_empty() {
+            true => first,
+            false => Node::Chain(Box::new(first), operator, rest),
+        })
     }
 
     fn unary(&mut self) -> Result<Node> {

@@ -16,6 +16,8 @@ use crate::set::{MaskMeta, MaskSet};
 
 const FORMAT: &str = "mathneuro-mask";
 const VERSION: &str = "1";
+/// The header's key for what is no tensor.
+const METADATA: &str = "__metadata__";
 
 struct Packed<'m> {
     shape: [usize; 1],
@@ -52,6 +54,11 @@ impl MaskSet {
     /// # Errors
     /// [`MaskError::File`] when a name cannot stand in such a file.
     pub fn to_bytes(&self) -> Result<Vec<u8>> {
+        if self.get(METADATA).is_some() {
+            return Err(MaskError::File(format!(
+                "no parameter can have the name {METADATA}"
+            )));
+        }
         let shapes: BTreeMap<&str, &[usize]> =
             self.iter().map(|(name, shape, _)| (name, shape)).collect();
         let metadata = HashMap::from([

@@ -14,6 +14,8 @@ use crate::norms::{NormStats, SiteNorms};
 
 const FORMAT: &str = "mathneuro-norms";
 const VERSION: &str = "1";
+/// The header's key for what is no tensor.
+const METADATA: &str = "__metadata__";
 
 struct Vector<'v> {
     shape: [usize; 1],
@@ -49,6 +51,9 @@ impl NormStats {
     /// # Errors
     /// [`ScoreError::File`] when a name cannot stand in such a file.
     pub fn to_bytes(&self) -> Result<Vec<u8>> {
+        if self.site(METADATA).is_some() {
+            return Err(bad(format!("no site can have the name {METADATA}")));
+        }
         let weights: BTreeMap<&str, &[String]> = self
             .sites()
             .map(|(site, norms)| (site, norms.weights.as_slice()))
