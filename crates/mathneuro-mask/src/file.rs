@@ -5,10 +5,9 @@
 //! metadata hold `format` = `mathneuro-mask`, `version` = `1`, `shapes` (JSON: name to shape) and `meta` (JSON:
 //! K, formula, seed, fingerprint and more).
 
-use std::borrow::Cow;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 
-use safetensors::tensor::{Dtype, SafeTensors, View};
+use safetensors::tensor::{Dtype, SafeTensors};
 
 use crate::error::{MaskError, Result, shorten};
 use crate::param::{ParamMask, tail_mask, words_for};
@@ -19,37 +18,8 @@ const VERSION: &str = "1";
 /// The header's key for what is no tensor.
 const METADATA: &str = "__metadata__";
 
-struct Packed<'m> {
-    shape: [usize; 1],
-    mask: &'m ParamMask,
-}
-
-impl View for Packed<'_> {
-    fn dtype(&self) -> Dtype {
-        Dtype::U8
-    }
-
-    fn shape(&self) -> &[usize] {
-        &self.shape
-    }
-
-    fn data(&self) -> Cow<'_, [u8]> {
-        Cow::Owned(
-            self.mask
-                .words()
-                .iter()
-                .flat_map(|word| word.to_le_bytes())
-                .collect(),
-        )
-    }
-
-    fn data_len(&self) -> usize {
-        self.shape[0]
-    }
-}
-
 impl MaskSet {
-    /// The bytes of the set's mask file.
+    /// The bytes of the set's mask file: the same for the same set, so that files can be compared by their hash.
     ///
     /// # Errors
     /// [`MaskError::File`] when a name cannot stand in such a file.
@@ -61,23 +31,36 @@ impl MaskSet {
         }
         let shapes: BTreeMap<&str, &[usize]> =
             self.iter().map(|(name, shape, _)| (name, shape)).collect();
-        let metadata = HashMap::from([
-            ("format".to_owned(), FORMAT.to_owned()),
-            ("version".to_owned(), VERSION.to_owned()),
-            ("shapes".to_owned(), to_json(&shapes)?),
-            ("meta".to_owned(), to_json(self.meta())?),
+        let metadata = BTreeMap::from([
+            ("format", FORMAT.to_owned()),
+            ("version", VERSION.to_owned()),
+            ("shapes", to_json(&shapes)?),
+            ("meta", to_json(self.meta())?),
         ]);
-        let tensors = self.iter().map(|(name, _, mask)| {
-            (
-                name,
-                Packed {
-                    shape: [words_for(mask.len()) * 8],
-                    mask,
-                },
-            )
-        });
-        safetensors::serialize(tensors, Some(metadata))
-            .map_err(|error| MaskError::File(error.to_string()))
+        // The safetensors crate keeps metadata in a hash map, so its writer puts them in another order each time.
+        let mut header = BTreeMap::from([(METADATA, serde_json::json!(metadata))]);
+        let mut end = 0;
+        for (name, _, mask) in self.iter() {
+            let start = end;
+            end += words_for(mask.len()) * 8;
+            let tensor = serde_json::json!({
+                "dtype": "U8",
+                "shape": [end - start],
+                "data_offsets": [start, end],
+            });
+            header.insert(name, tensor);
+        }
+        let mut header = to_json(&header)?.into_bytes();
+        header.resize(header.len().next_multiple_of(8), b' ');
+        let mut bytes = Vec::with_capacity(8 + header.len() + end);
+        bytes.extend_from_slice(&(header.len() as u64).to_le_bytes());
+        bytes.append(&mut header);
+        for (_, _, mask) in self.iter() {
+            for word in mask.words() {
+                bytes.extend_from_slice(&word.to_le_bytes());
+            }
+        }
+        Ok(bytes)
     }
 
     /// Reads a set from the bytes of a mask file.
@@ -129,8 +112,10 @@ impl MaskSet {
             }
             let words = tensor
                 .data()
-                .chunks_exact(8)
-                .map(read_word)
+                .as_chunks::<8>()
+                .0
+                .iter()
+                .map(|bytes| u64::from_le_bytes(*bytes))
                 .collect::<Vec<u64>>();
             if words
                 .last()
@@ -151,13 +136,6 @@ impl MaskSet {
         }
         Ok(set)
     }
-}
-
-fn read_word(bytes: &[u8]) -> u64 {
-    bytes
-        .iter()
-        .rev()
-        .fold(0, |word, &byte| word << 8 | u64::from(byte))
 }
 
 fn to_json(value: &impl serde::Serialize) -> Result<String> {
