@@ -23,8 +23,13 @@ const DEMO_ARGUMENTS: &[(&str, &[&str])] = &[
         &["data/passages.jsonl", "data/knowledge.jsonl"],
     ),
     ("--k", &["0.001,0.01"]),
+    ("--gsm8k", &["data/word_problems.jsonl"]),
+    ("--race", &["data/passages.jsonl"]),
+    ("--mmlu", &["data/knowledge.jsonl"]),
+    ("--perplexity", &["data/prose.txt", "data/math.txt"]),
     ("--texts", &["60"]),
     ("--questions", &["20"]),
+    ("--max-new-tokens", &["128"]),
     ("--out", &["out/demo"]),
 ];
 
@@ -121,6 +126,8 @@ fn run_cargo(
         .join(" ");
     report.step(&format!("{title}: cargo {shown}"), || {
         let mut cargo = process::cargo(layout.root(), &layout.libtorch_link());
+        // The models were brought before, so a test that misses one fails instead of being skipped.
+        cargo.env("MATHNEURO_REQUIRE_MODELS", "1");
         let status = process::pass_through(cargo.args(arguments))?;
         if !status.success() {
             bail!("`cargo {shown}` failed ({status}); the reason is above");
