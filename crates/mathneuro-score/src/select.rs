@@ -1,7 +1,7 @@
 //! Exact top-K selection without a score matrix.
 //!
 //! A score is a non-negative f32, so its bit pattern orders as the score does: selection works on u32 *keys*. Three
-//! reads of the weights settle every K at once:
+//! reads of the weights settle all Ks (64 of them; more take further rounds):
 //!
 //! 1. count the keys by their upper 16 bits; this finds, for each K, the bin that its threshold lies in;
 //! 2. count the lower 16 bits within those bins; now each K's threshold key is known exactly;
@@ -20,6 +20,8 @@ use crate::weights::{Element, WeightMatrix, Weights, by_type};
 /// Elements that one task works on: a multiple of 64, so that no two tasks share a word of a mask.
 const CHUNK: usize = 1 << 18;
 const BINS: usize = 1 << 16;
+/// Ks that one round of reads settles: each may need counters of its own, half a megabyte for every thread.
+const AT_ONCE: usize = 64;
 /// The keys of infinity and of every NaN without its sign are not below this one.
 const INFINITE: u32 = 0x7F80_0000;
 
@@ -63,6 +65,16 @@ impl<'a> Part<'a> {
         self.weights.len()
     }
 
+    /// The score; infinite or NaN for a weight that is, whatever the rule.
+    #[inline(always)]
+    fn score(&self, magnitude: f32, factor: f32) -> f32 {
+        if self.norms_only && magnitude < f32::INFINITY {
+            factor
+        } else {
+            magnitude * factor
+        }
+    }
+
     /// Calls `visit(flat index, key)` for the elements of a range in ascending order.
     #[inline(always)]
     fn visit<E: Element>(&self, range: std::ops::Range<usize>, mut visit: impl FnMut(usize, u32)) {
@@ -74,12 +86,7 @@ impl<'a> Part<'a> {
             let run = (self.cols - column).min(range.end - flat);
             let factors = &self.factors[column..column + run];
             for (offset, (element, &factor)) in (&mut elements).take(run).zip(factors).enumerate() {
-                let magnitude = E::read(element).abs();
-                let score = if self.norms_only && magnitude < f32::INFINITY {
-                    factor
-                } else {
-                    magnitude * factor
-                };
+                let score = self.score(E::read(element).abs(), factor);
                 visit(flat + offset, score.to_bits() & 0x7FFF_FFFF);
             }
             flat += run;
@@ -95,7 +102,10 @@ impl<'a> Part<'a> {
             if !value.is_finite() {
                 return ScoreError::BadWeight { name, index, value };
             }
-            if !(value.abs() * self.factors[index % self.cols]).is_finite() {
+            if !self
+                .score(value.abs(), self.factors[index % self.cols])
+                .is_finite()
+            {
                 return ScoreError::ScoreOverflow { name, index };
             }
         }
@@ -137,6 +147,14 @@ struct Cut {
 
 /// One mask per part for each number to keep: exactly that many bits are set over all parts together.
 pub(crate) fn select(parts: &[Part<'_>], keeps: &[usize]) -> Result<Vec<Vec<ParamMask>>> {
+    let mut masks = Vec::with_capacity(keeps.len());
+    for keeps in keeps.chunks(AT_ONCE) {
+        masks.extend(select_at_once(parts, keeps)?);
+    }
+    Ok(masks)
+}
+
+fn select_at_once(parts: &[Part<'_>], keeps: &[usize]) -> Result<Vec<Vec<ParamMask>>> {
     let chunks = chunks(parts);
     let cuts = find_cuts(parts, &chunks, keeps)?;
     let written: Vec<(Vec<u64>, Vec<usize>)> = chunks
