@@ -1,0 +1,124 @@
+//! Log-likelihoods and generations on SmolLM2 in float32 against values that agree with lm-evaluation-harness.
+
+use mathneuro_core::Checkpoint;
+use mathneuro_core::capture::tch::Kind;
+use mathneuro_core::capture::{LoadOptions, Model, TextTokenizer};
+use mathneuro_core::eval::{Engine, GenerateOptions, LoglikItem, gsm8k_cot_prompt};
+use mathneuro_tests::{golden, model};
+use serde_json::Value;
+
+fn load() -> Option<(Model, TextTokenizer)> {
+    let folder = model("SmolLM2-135M-Instruct")?;
+    let checkpoint = Checkpoint::open(&folder).unwrap();
+    let options = LoadOptions::default().with_dtype(Kind::Float);
+    Some((
+        Model::load(&checkpoint, &options).unwrap(),
+        TextTokenizer::from_dir(&folder).unwrap(),
+    ))
+}
+
+fn read(name: &str) -> Value {
+    serde_json::from_slice(&std::fs::read(golden(name)).unwrap()).unwrap()
+}
+
+fn text(value: &Value) -> String {
+    value.as_str().unwrap().to_owned()
+}
+
+#[test]
+fn log_likelihoods_of_twenty_items() {
+    let Some((model, tokenizer)) = load() else {
+        return;
+    };
+    let expected = read("eval_mc_SmolLM2.json");
+    let expected = expected["items"].as_array().unwrap();
+    let items: Vec<LoglikItem> = expected
+        .iter()
+        .map(|item| LoglikItem {
+            context: text(&item["context"]),
+            continuations: item["scores"]
+                .as_array()
+                .unwrap()
+                .iter()
+                .map(|s| text(&s["continuation"]))
+                .collect(),
+        })
+        .collect();
+    assert_eq!(items.len(), 20);
+    let found = Engine::new(&model, &tokenizer)
+        .loglikelihood(&items, &mut |_, _| true)
+        .unwrap();
+    assert_eq!(found.truncated, 0);
+    for (item, scores) in expected.iter().zip(&found.items) {
+        for (score, ours) in item["scores"].as_array().unwrap().iter().zip(scores) {
+            let theirs = score["loglik"].as_f64().unwrap();
+            let name = format!("{} {}", item["id"], score["continuation"]);
+            assert!(
+                (ours.sum - theirs).abs() < 1e-3,
+                "{name}: {} against {theirs}",
+                ours.sum
+            );
+            assert_eq!(
+                ours.tokens as u64,
+                score["n_tokens"].as_u64().unwrap(),
+                "{name}"
+            );
+            assert_eq!(
+                ours.is_greedy,
+                score["is_greedy"].as_bool().unwrap(),
+                "{name}"
+            );
+        }
+    }
+}
+
+#[test]
+fn five_gsm8k_answers_token_for_token() {
+    let Some((model, tokenizer)) = load() else {
+        return;
+    };
+    let expected = read("eval_gsm8k_cot_SmolLM2.json");
+    let items = expected["items"].as_array().unwrap();
+    let prompts: Vec<String> = items
+        .iter()
+        .map(|item| gsm8k_cot_prompt(item["question"].as_str().unwrap()))
+        .collect();
+    for (prompt, item) in prompts.iter().zip(items) {
+        assert_eq!(prompt, item["prompt"].as_str().unwrap());
+    }
+    let options = GenerateOptions::default()
+        .with_max_new_tokens(expected["max_new_tokens"].as_u64().unwrap() as usize)
+        .with_stop(expected["until"].as_array().unwrap().iter().map(text))
+        .with_batch_size(3);
+    let found = Engine::new(&model, &tokenizer)
+        .generate(&prompts, &options, &mut |_, _| true)
+        .unwrap();
+    for (item, ours) in items.iter().zip(&found) {
+        let theirs: Vec<u32> = item["out_ids"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|id| id.as_u64().unwrap() as u32)
+            .collect();
+        let row = &item["row"];
+        assert_eq!(
+            ours.prompt_tokens as u64,
+            item["n_prompt_tokens"].as_u64().unwrap()
+        );
+        // From the first place on where the two best logits nearly tie, rounding may decide.
+        let near_tie = item["min_top2_gap"].as_f64().unwrap() < 1e-3;
+        let compared = if near_tie {
+            item["gap_argmin"].as_u64().unwrap() as usize
+        } else {
+            theirs.len()
+        };
+        assert_eq!(
+            ours.ids[..compared.min(ours.ids.len())],
+            theirs[..compared],
+            "row {row}"
+        );
+        if !near_tie {
+            assert_eq!(ours.text, item["text"].as_str().unwrap(), "row {row}");
+        }
+    }
+}
