@@ -143,7 +143,7 @@ pub fn save<'t>(
     let path = destination.join("model.safetensors");
     let bad = |error: safetensors::SafeTensorError| CheckpointError::BadShard {
         path: path.clone(),
-        reason: format!("{error:?}"),
+        reason: error.to_string(),
     };
     let mut views = Vec::new();
     for (name, dtype, shape, bytes) in tensors {

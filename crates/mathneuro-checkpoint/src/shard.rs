@@ -4,8 +4,8 @@ use std::fs::File;
 use std::path::{Path, PathBuf};
 
 use memmap2::Mmap;
-use safetensors::SafeTensors;
 use safetensors::tensor::{Dtype, Metadata};
+use safetensors::{SafeTensorError, SafeTensors};
 
 use crate::error::{CheckpointError, Result, io};
 
@@ -28,17 +28,9 @@ impl Shard {
         let (header_len, header) =
             SafeTensors::read_metadata(&map).map_err(|error| CheckpointError::BadShard {
                 path: path.clone(),
-                reason: format!("{error:?}"),
+                reason: explain(&map, error),
             })?;
         let data_start = 8 + header_len;
-        let expected = data_start + header.data_len();
-        if expected != map.len() {
-            let reason = format!(
-                "its header declares {expected} bytes, the file has {}",
-                map.len()
-            );
-            return Err(CheckpointError::BadShard { path, reason });
-        }
         Ok(Self {
             path,
             map,
@@ -67,4 +59,19 @@ impl Shard {
             (name, info.dtype, info.shape.clone(), range)
         })
     }
+}
+
+/// Why a file is none: for one that is cut short or too long, by how much.
+fn explain(file: &[u8], error: SafeTensorError) -> String {
+    let declared = || {
+        let (length, rest) = file.split_first_chunk()?;
+        let length = usize::try_from(u64::from_le_bytes(*length)).ok()?;
+        let header: Metadata = serde_json::from_slice(rest.get(..length)?).ok()?;
+        Some((8 + length).saturating_add(header.data_len()))
+    };
+    if let (SafeTensorError::MetadataIncompleteBuffer, Some(declared)) = (&error, declared()) {
+        let found = file.len();
+        return format!("its header declares {declared} bytes, the file has {found}");
+    }
+    error.to_string()
 }

@@ -1,0 +1,545 @@
+//! What `Checkpoint::open` reads, and every bad input that its documentation names.
+
+// Clippy's exception for tests does not reach the helpers beside them.
+#![allow(clippy::unwrap_used)]
+
+mod common;
+
+use std::fs;
+use std::path::Path;
+
+use common::{CONFIG, SHARDS, bytes, index, raw_file, shard_file, sharded, single, tensors, write};
+use mathneuro_checkpoint::{Checkpoint, CheckpointError, Dtype};
+use tempfile::{TempDir, tempdir};
+
+fn error(dir: &Path) -> CheckpointError {
+    match Checkpoint::open(dir) {
+        Err(error) => error,
+        Ok(_) => panic!("a bad checkpoint was opened"),
+    }
+}
+
+/// The reason given about a shard.
+fn shard_reason(dir: &Path) -> String {
+    match error(dir) {
+        CheckpointError::BadShard { path, reason } => {
+            assert!(path.starts_with(dir));
+            reason
+        }
+        other => panic!("{other:?}"),
+    }
+}
+
+/// The reason given about the index.
+fn index_reason(dir: &Path) -> String {
+    match error(dir) {
+        CheckpointError::BadIndex { path, reason } => {
+            assert!(path.starts_with(dir));
+            reason
+        }
+        other => panic!("{other:?}"),
+    }
+}
+
+/// What is said to be in a folder that is no checkpoint.
+fn found_instead(dir: &Path) -> String {
+    match error(dir) {
+        CheckpointError::NotACheckpoint { path, found } => {
+            assert_eq!(path, dir);
+            found
+        }
+        other => panic!("{other:?}"),
+    }
+}
+
+fn bad_json(dir: &Path, file: &str) -> String {
+    match error(dir) {
+        CheckpointError::BadJson { path, reason } => {
+            assert_eq!(path, dir.join(file));
+            reason
+        }
+        other => panic!("{other:?}"),
+    }
+}
+
+fn two_shards() -> TempDir {
+    let dir = tempdir().unwrap();
+    sharded(dir.path(), &tensors(), 2);
+    dir
+}
+
+#[test]
+fn one_file() {
+    let dir = tempdir().unwrap();
+    single(dir.path(), &tensors());
+    let checkpoint = Checkpoint::open(dir.path()).unwrap();
+    assert_eq!(checkpoint.dir(), dir.path());
+    assert_eq!(checkpoint.config()["hidden_size"], 4);
+    let names: Vec<&str> = checkpoint.names().collect();
+    let expected: Vec<&str> = tensors().iter().map(|tensor| tensor.0).collect();
+    assert_eq!(names, expected);
+    assert_eq!(checkpoint.total_bytes(), 56 + 48 + 96 + 8);
+    for (name, dtype, shape, bytes) in tensors() {
+        let view = checkpoint.tensor(name).unwrap();
+        assert!(checkpoint.contains(name));
+        assert_eq!(view.name(), name);
+        assert_eq!(format!("{:?}", view.dtype()), dtype);
+        assert_eq!(view.shape(), shape);
+        assert_eq!(view.bytes(), bytes);
+    }
+    assert_eq!(checkpoint.shards().len(), 1);
+    assert_eq!(
+        checkpoint.shards()[0].path(),
+        dir.path().join("model.safetensors")
+    );
+}
+
+#[test]
+fn two_files() {
+    let dir = two_shards();
+    let checkpoint = Checkpoint::open(dir.path()).unwrap();
+    for (name, _, shape, bytes) in tensors() {
+        let view = checkpoint.tensor(name).unwrap();
+        assert_eq!((view.shape(), view.bytes()), (&shape[..], &bytes[..]));
+    }
+    let paths: Vec<_> = checkpoint
+        .shards()
+        .iter()
+        .map(|shard| shard.path().to_owned())
+        .collect();
+    assert_eq!(paths, SHARDS.map(|file| dir.path().join(file)));
+}
+
+#[test]
+fn shards_in_a_folder_of_their_own() {
+    let dir = tempdir().unwrap();
+    write(dir.path(), "config.json", CONFIG);
+    write(dir.path(), "weights/a.safetensors", shard_file(&tensors()));
+    let map: Vec<(&str, &str)> = tensors()
+        .iter()
+        .map(|t| (t.0, "weights/a.safetensors"))
+        .collect();
+    write(dir.path(), "model.safetensors.index.json", index(&map));
+    let checkpoint = Checkpoint::open(dir.path()).unwrap();
+    assert_eq!(checkpoint.names().count(), 5);
+}
+
+/// The Hugging Face cache keeps the files elsewhere and links to them.
+#[cfg(unix)]
+#[test]
+fn linked_files() {
+    let (blobs, dir) = (two_shards(), tempdir().unwrap());
+    for (at, name) in common::entries(blobs.path()).iter().enumerate() {
+        let blob = blobs.path().join(format!("{at:08x}"));
+        fs::rename(blobs.path().join(name), &blob).unwrap();
+        std::os::unix::fs::symlink(blob, dir.path().join(name)).unwrap();
+    }
+    let checkpoint = Checkpoint::open(dir.path()).unwrap();
+    assert_eq!(
+        checkpoint.tensor("model.steps").unwrap().bytes(),
+        bytes(8, 4)
+    );
+}
+
+#[test]
+fn no_such_folder() {
+    let dir = tempdir().unwrap();
+    let missing = dir.path().join("missing");
+    assert!(matches!(error(&missing), CheckpointError::NoSuchFolder(path) if path == missing));
+    write(dir.path(), "file", "x");
+    let file = dir.path().join("file");
+    assert!(matches!(error(&file), CheckpointError::NoSuchFolder(path) if path == file));
+}
+
+#[test]
+fn folders_that_are_no_checkpoint_say_what_they_are() {
+    for (files, expected) in [
+        (&[][..], "it is empty"),
+        (
+            &["config.json", "pytorch_model.bin"],
+            "only pickled weights (pytorch_model.bin)",
+        ),
+        (&["model.pt"], "only pickled weights (model.pt)"),
+        (
+            &["consolidated.00.pth"],
+            "only pickled weights (consolidated.00.pth)",
+        ),
+        (&["model-q4.gguf"], "GGUF weights (model-q4.gguf)"),
+        (
+            &["config.json", "model-00001-of-00002.safetensors"],
+            "it has model-00001-of-00002.safetensors, but no index",
+        ),
+        (
+            &["b.txt", "a.txt"],
+            "it has 2 entries and no weights, for example a.txt",
+        ),
+    ] {
+        let dir = tempdir().unwrap();
+        for file in files {
+            write(dir.path(), file, "x");
+        }
+        let found = found_instead(dir.path());
+        assert!(found.contains(expected), "{found} / {expected}");
+        let message = error(dir.path()).to_string();
+        assert!(
+            message.contains(&found) && message.contains("model.safetensors"),
+            "{message}"
+        );
+    }
+}
+
+#[test]
+fn a_missing_shard() {
+    let dir = two_shards();
+    fs::remove_file(dir.path().join(SHARDS[1])).unwrap();
+    assert_eq!(
+        index_reason(dir.path()),
+        format!("shard {} is missing", SHARDS[1])
+    );
+}
+
+#[test]
+fn a_truncated_shard() {
+    let whole = shard_file(&tensors());
+    let dir = tempdir().unwrap();
+    single(dir.path(), &tensors());
+    for len in [0, 1, 7, 8, 9, 100, whole.len() - 9, whole.len() - 1] {
+        write(dir.path(), "model.safetensors", &whole[..len]);
+        let reason = shard_reason(dir.path());
+        assert!(!reason.is_empty());
+        if len > 600 {
+            assert_eq!(
+                reason,
+                format!(
+                    "its header declares {} bytes, the file has {len}",
+                    whole.len()
+                )
+            );
+        }
+    }
+}
+
+#[test]
+fn an_overlong_shard() {
+    let dir = two_shards();
+    let mut whole = fs::read(dir.path().join(SHARDS[0])).unwrap();
+    let declared = whole.len();
+    whole.extend([0; 3]);
+    write(dir.path(), SHARDS[0], &whole);
+    let found = whole.len();
+    assert_eq!(
+        shard_reason(dir.path()),
+        format!("its header declares {declared} bytes, the file has {found}")
+    );
+}
+
+#[test]
+fn broken_headers() {
+    let tensor = |shape: &str, start: u64, end: u64| {
+        format!(r#"{{"dtype":"F32","shape":{shape},"data_offsets":[{start},{end}]}}"#)
+    };
+    let dir = tempdir().unwrap();
+    single(dir.path(), &tensors());
+    for (what, header, data) in [
+        (
+            "overlap",
+            format!(
+                r#"{{"a":{},"b":{}}}"#,
+                tensor("[2]", 0, 8),
+                tensor("[2]", 4, 12)
+            ),
+            12,
+        ),
+        (
+            "the same place",
+            format!(
+                r#"{{"a":{},"b":{}}}"#,
+                tensor("[2]", 0, 8),
+                tensor("[2]", 0, 8)
+            ),
+            8,
+        ),
+        (
+            "a gap",
+            format!(
+                r#"{{"a":{},"b":{}}}"#,
+                tensor("[1]", 0, 4),
+                tensor("[1]", 8, 12)
+            ),
+            12,
+        ),
+        (
+            "a gap at the start",
+            format!(r#"{{"a":{}}}"#, tensor("[1]", 4, 8)),
+            8,
+        ),
+        (
+            "backwards",
+            format!(r#"{{"a":{}}}"#, tensor("[1]", 4, 0)),
+            4,
+        ),
+        (
+            "too few bytes for the shape",
+            format!(r#"{{"a":{}}}"#, tensor("[2]", 0, 4)),
+            4,
+        ),
+        (
+            "too many bytes for the shape",
+            format!(r#"{{"a":{}}}"#, tensor("[2]", 0, 12)),
+            12,
+        ),
+        (
+            "a shape that overflows",
+            format!(r#"{{"a":{}}}"#, tensor("[4294967296,4294967296,4]", 0, 0)),
+            0,
+        ),
+        (
+            "past the end",
+            format!(r#"{{"a":{}}}"#, tensor("[4]", 0, 16)),
+            8,
+        ),
+        ("no JSON", "{".to_owned(), 0),
+        ("no object", "[]".to_owned(), 0),
+        (
+            "no such type",
+            r#"{"a":{"dtype":"F33","shape":[1],"data_offsets":[0,4]}}"#.to_owned(),
+            4,
+        ),
+    ] {
+        write(
+            dir.path(),
+            "model.safetensors",
+            raw_file(&header, &bytes(data, 0)),
+        );
+        let result = Checkpoint::open(dir.path());
+        assert!(
+            matches!(&result, Err(CheckpointError::BadShard { path, .. }) if path.ends_with("model.safetensors")),
+            "{what}: {result:?}"
+        );
+    }
+    // A length of the header beyond any file.
+    write(dir.path(), "model.safetensors", u64::MAX.to_le_bytes());
+    shard_reason(dir.path());
+    write(
+        dir.path(),
+        "model.safetensors",
+        "PK\u{3}\u{4} this is a zip file, not safetensors",
+    );
+    shard_reason(dir.path());
+}
+
+#[test]
+fn an_index_that_names_what_is_not_there() {
+    let dir = two_shards();
+    let mut map: Vec<(&str, &str)> = tensors()
+        .iter()
+        .enumerate()
+        .map(|(i, tensor)| (tensor.0, SHARDS[usize::from(i >= 2)]))
+        .collect();
+    map.push(("lm_head.weight", SHARDS[0]));
+    write(dir.path(), "model.safetensors.index.json", index(&map));
+    assert_eq!(
+        index_reason(dir.path()),
+        format!("tensor lm_head.weight is not in its shard {}", SHARDS[0])
+    );
+    // There, but in the other shard.
+    map.pop();
+    map[0].1 = SHARDS[1];
+    write(dir.path(), "model.safetensors.index.json", index(&map));
+    assert_eq!(
+        index_reason(dir.path()),
+        format!(
+            "tensor model.embed_tokens.weight is not in its shard {}",
+            SHARDS[1]
+        )
+    );
+    // In a shard, but not in the index.
+    map.remove(0);
+    write(dir.path(), "model.safetensors.index.json", index(&map));
+    assert_eq!(
+        index_reason(dir.path()),
+        "tensor model.embed_tokens.weight is in a shard but not in the index"
+    );
+}
+
+#[test]
+fn a_shard_outside_the_folder() {
+    let outer = tempdir().unwrap();
+    let dir = outer.path().join("model");
+    fs::create_dir(&dir).unwrap();
+    sharded(&dir, &tensors(), 2);
+    write(outer.path(), "evil.safetensors", shard_file(&tensors()));
+    let absolute = outer.path().join("evil.safetensors").display().to_string();
+    for file in [
+        "../evil.safetensors",
+        "sub/../../evil.safetensors",
+        &absolute,
+        "..\\evil.safetensors",
+        "..",
+        "",
+    ] {
+        let map: Vec<(&str, &str)> = tensors().iter().map(|tensor| (tensor.0, file)).collect();
+        write(&dir, "model.safetensors.index.json", index(&map));
+        assert_eq!(
+            index_reason(&dir),
+            format!("shard path `{file}` leaves the folder")
+        );
+    }
+}
+
+#[test]
+fn a_tensor_in_two_shards() {
+    let dir = two_shards();
+    write(dir.path(), SHARDS[1], shard_file(&tensors()[1..]));
+    let reason = index_reason(dir.path());
+    assert!(
+        reason.starts_with("tensor model.layers.0.mlp.down_proj.weight is in two shards: "),
+        "{reason}"
+    );
+    assert!(
+        reason.contains(SHARDS[0]) && reason.contains(SHARDS[1]),
+        "{reason}"
+    );
+}
+
+#[test]
+fn an_index_that_is_none() {
+    let dir = two_shards();
+    let name = "model.safetensors.index.json";
+    for text in ["", "{", "\u{0}"] {
+        write(dir.path(), name, text);
+        bad_json(dir.path(), name);
+    }
+    for (text, reason) in [
+        ("[]", "`weight_map` is missing or not an object"),
+        ("{}", "`weight_map` is missing or not an object"),
+        (
+            r#"{"weight_map": []}"#,
+            "`weight_map` is missing or not an object",
+        ),
+        (r#"{"weight_map": {}}"#, "`weight_map` names no tensor"),
+        (
+            r#"{"weight_map": {"a": 1}}"#,
+            "`weight_map` holds something else than file names",
+        ),
+    ] {
+        write(dir.path(), name, text);
+        assert_eq!(index_reason(dir.path()), reason);
+    }
+}
+
+#[test]
+fn a_configuration_that_is_none() {
+    let dir = tempdir().unwrap();
+    single(dir.path(), &tensors());
+    for text in ["", "{\"a\":", "{} {}"] {
+        write(dir.path(), "config.json", text);
+        bad_json(dir.path(), "config.json");
+    }
+    for text in ["[]", "null", "3"] {
+        write(dir.path(), "config.json", text);
+        assert_eq!(bad_json(dir.path(), "config.json"), "an object is needed");
+    }
+    fs::remove_file(dir.path().join("config.json")).unwrap();
+    let message = error(dir.path()).to_string();
+    assert!(message.starts_with("cannot read "), "{message}");
+    assert!(message.contains("config.json"), "{message}");
+}
+
+#[test]
+fn no_such_tensor() {
+    let dir = two_shards();
+    let checkpoint = Checkpoint::open(dir.path()).unwrap();
+    assert!(!checkpoint.contains("lm_head.weight"));
+    let message = checkpoint.tensor("lm_head.weight").unwrap_err().to_string();
+    for part in ["lm_head.weight", "5 tensors", "model.embed_tokens.weight"] {
+        assert!(message.contains(part), "{message}");
+    }
+}
+
+#[test]
+fn a_view_with_other_bytes() {
+    let dir = two_shards();
+    let checkpoint = Checkpoint::open(dir.path()).unwrap();
+    let view = checkpoint.tensor("model.steps").unwrap();
+    let other = [7; 8];
+    let changed = view.with_bytes(&other).unwrap();
+    assert_eq!(
+        (changed.name(), changed.dtype(), changed.bytes()),
+        ("model.steps", Dtype::I64, &other[..])
+    );
+    let refused = view.with_bytes(&other[1..]);
+    assert!(matches!(
+        refused,
+        Err(CheckpointError::ByteCount {
+            expected: 8,
+            found: 7,
+            ..
+        })
+    ));
+}
+
+/// The same weights have the same fingerprint, however they are spread over files and ordered in them.
+#[test]
+fn fingerprint_does_not_depend_on_sharding() {
+    let fingerprint = |dir: &Path| {
+        let checkpoint = Checkpoint::open(dir).unwrap();
+        assert_eq!(
+            checkpoint.fingerprint().unwrap(),
+            checkpoint.fingerprint().unwrap()
+        );
+        checkpoint.fingerprint().unwrap().to_owned()
+    };
+    let dir = tempdir().unwrap();
+    single(dir.path(), &tensors());
+    let expected = fingerprint(dir.path());
+    let hex = expected.strip_prefix("sha256:").unwrap();
+    assert!(
+        hex.len() == 64 && hex.bytes().all(|c| c.is_ascii_hexdigit()),
+        "{expected}"
+    );
+    for in_first in 0..=5 {
+        let dir = tempdir().unwrap();
+        sharded(dir.path(), &tensors(), in_first);
+        if in_first == 0 || in_first == 5 {
+            // The index names one file only; the other is not read.
+            assert_eq!(Checkpoint::open(dir.path()).unwrap().shards().len(), 1);
+        }
+        assert_eq!(fingerprint(dir.path()), expected);
+    }
+    let mut reversed = tensors();
+    reversed.reverse();
+    let dir = tempdir().unwrap();
+    single(dir.path(), &reversed);
+    assert_eq!(fingerprint(dir.path()), expected);
+    // The configuration is no weight.
+    write(dir.path(), "config.json", "{}");
+    assert_eq!(fingerprint(dir.path()), expected);
+    // One bit of one tensor, or a name, is another fingerprint.
+    let mut changed = tensors();
+    changed[4].3[7] ^= 1;
+    single(dir.path(), &changed);
+    assert_ne!(fingerprint(dir.path()), expected);
+    let mut renamed = tensors();
+    renamed[4].0 = "model.steps2";
+    single(dir.path(), &renamed);
+    assert_ne!(fingerprint(dir.path()), expected);
+}
+
+/// Computed by hand: `printf 'a\0\001\002\003\004b\0\005' | sha256sum`.
+#[test]
+fn fingerprint_is_the_documented_hash() {
+    let dir = tempdir().unwrap();
+    single(
+        dir.path(),
+        &[
+            ("b", "U8", vec![1], vec![5]),
+            ("a", "F32", vec![1], vec![1, 2, 3, 4]),
+        ],
+    );
+    let checkpoint = Checkpoint::open(dir.path()).unwrap();
+    assert_eq!(
+        checkpoint.fingerprint().unwrap(),
+        "sha256:84230cfc2be16e4318b5c0866eee10046d3bd7d325349b77acb2fef5cebe52b8"
+    );
+}
