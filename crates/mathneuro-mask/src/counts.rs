@@ -23,22 +23,37 @@ impl ParamMask {
         ratio(self.count(), self.len(), 0.0)
     }
 
-    fn count_combined(&self, other: &Self, op: impl Fn(u64, u64) -> u64 + Sync) -> Result<usize> {
+    /// Counts several combinations of two masks in one pass over their words.
+    pub(crate) fn pair_counts<const N: usize>(
+        &self,
+        other: &Self,
+        op: impl Fn(u64, u64) -> [u64; N] + Sync,
+    ) -> Result<[usize; N]> {
         self.check_len(other)?;
-        let ones = |a: &[u64], b: &[u64]| -> usize {
-            a.iter()
-                .zip(b)
-                .map(|(&a, &b)| op(a, b).count_ones() as usize)
-                .sum()
+        let count = |(a, b): (&[u64], &[u64])| {
+            a.iter().zip(b).fold([0; N], |sums, (&a, &b)| {
+                add(sums, op(a, b).map(|word| word.count_ones() as usize))
+            })
         };
         let (a, b) = (self.words(), other.words());
         if a.len() <= CHUNK {
-            return Ok(ones(a, b));
+            return Ok(count((a, b)));
         }
         Ok(a.par_chunks(CHUNK)
             .zip(b.par_chunks(CHUNK))
-            .map(|(a, b)| ones(a, b))
-            .sum())
+            .map(count)
+            .reduce(|| [0; N], add))
+    }
+
+    /// Whether the combination of every pair of words is zero; stops at the first chunk where it is not.
+    fn never(&self, other: &Self, op: impl Fn(u64, u64) -> u64 + Sync) -> Result<bool> {
+        self.check_len(other)?;
+        let none = |(a, b): (&[u64], &[u64])| a.iter().zip(b).all(|(&a, &b)| op(a, b) == 0);
+        let (a, b) = (self.words(), other.words());
+        if a.len() <= CHUNK {
+            return Ok(none((a, b)));
+        }
+        Ok(a.par_chunks(CHUNK).zip(b.par_chunks(CHUNK)).all(none))
     }
 
     /// Number of bits set in both.
@@ -46,7 +61,7 @@ impl ParamMask {
     /// # Errors
     /// [`MaskError::LengthMismatch`](crate::MaskError::LengthMismatch).
     pub fn intersection_count(&self, other: &Self) -> Result<usize> {
-        self.count_combined(other, |a, b| a & b)
+        Ok(self.pair_counts(other, |a, b| [a & b])?[0])
     }
 
     /// Number of bits set in either.
@@ -54,7 +69,7 @@ impl ParamMask {
     /// # Errors
     /// [`MaskError::LengthMismatch`](crate::MaskError::LengthMismatch).
     pub fn union_count(&self, other: &Self) -> Result<usize> {
-        self.count_combined(other, |a, b| a | b)
+        Ok(self.pair_counts(other, |a, b| [a | b])?[0])
     }
 
     /// Number of bits set here and not in the other.
@@ -62,7 +77,7 @@ impl ParamMask {
     /// # Errors
     /// [`MaskError::LengthMismatch`](crate::MaskError::LengthMismatch).
     pub fn difference_count(&self, other: &Self) -> Result<usize> {
-        self.count_combined(other, |a, b| a & !b)
+        Ok(self.pair_counts(other, |a, b| [a & !b])?[0])
     }
 
     /// Jaccard index: intersection over union; 1 when both are empty.
@@ -70,11 +85,8 @@ impl ParamMask {
     /// # Errors
     /// [`MaskError::LengthMismatch`](crate::MaskError::LengthMismatch).
     pub fn jaccard(&self, other: &Self) -> Result<f64> {
-        Ok(jaccard_of(
-            self.intersection_count(other)?,
-            self.count(),
-            other.count(),
-        ))
+        let [both, either] = self.pair_counts(other, |a, b| [a & b, a | b])?;
+        Ok(ratio(both, either, 1.0))
     }
 
     /// Overlap coefficient: intersection over the smaller set; 1 when that one is empty.
@@ -82,8 +94,8 @@ impl ParamMask {
     /// # Errors
     /// [`MaskError::LengthMismatch`](crate::MaskError::LengthMismatch).
     pub fn overlap(&self, other: &Self) -> Result<f64> {
-        let both = self.intersection_count(other)?;
-        Ok(ratio(both, self.count().min(other.count()), 1.0))
+        let [both, left, right] = self.pair_counts(other, |a, b| [a & b, a, b])?;
+        Ok(ratio(both, left.min(right), 1.0))
     }
 
     /// Whether every bit set here is set in the other.
@@ -91,7 +103,7 @@ impl ParamMask {
     /// # Errors
     /// [`MaskError::LengthMismatch`](crate::MaskError::LengthMismatch).
     pub fn is_subset(&self, other: &Self) -> Result<bool> {
-        Ok(self.difference_count(other)? == 0)
+        self.never(other, |a, b| a & !b)
     }
 
     /// Whether no bit is set in both.
@@ -99,7 +111,7 @@ impl ParamMask {
     /// # Errors
     /// [`MaskError::LengthMismatch`](crate::MaskError::LengthMismatch).
     pub fn is_disjoint(&self, other: &Self) -> Result<bool> {
-        Ok(self.intersection_count(other)? == 0)
+        self.never(other, |a, b| a & b)
     }
 }
 
@@ -111,8 +123,23 @@ pub(crate) fn ratio(part: usize, whole: usize, if_none: f64) -> f64 {
     }
 }
 
-pub(crate) fn jaccard_of(both: usize, left: usize, right: usize) -> f64 {
-    ratio(both, left + right - both, 1.0)
+pub(crate) fn add<const N: usize>(mut a: [usize; N], b: [usize; N]) -> [usize; N] {
+    for (a, b) in a.iter_mut().zip(b) {
+        *a += b;
+    }
+    a
+}
+
+pub(crate) fn jaccard_at(both: f64, left: usize, right: usize) -> f64 {
+    let either = left as f64 + right as f64 - both;
+    if either == 0.0 { 1.0 } else { both / either }
+}
+
+pub(crate) fn overlap_at(both: f64, left: usize, right: usize) -> f64 {
+    match left.min(right) {
+        0 => 1.0,
+        smaller => both / smaller as f64,
+    }
 }
 
 /// The size expected of the intersection of two independent uniformly random sets of `left` and `right` elements out
@@ -128,7 +155,11 @@ pub fn expected_intersection(len: usize, left: usize, right: usize) -> f64 {
 /// The Jaccard index at the expected intersection of two independent random sets of those sizes; 1 when both are
 /// empty. A measured Jaccard index means something only beside this one.
 pub fn expected_jaccard(len: usize, left: usize, right: usize) -> f64 {
-    let both = expected_intersection(len, left, right);
-    let either = left as f64 + right as f64 - both;
-    if either == 0.0 { 1.0 } else { both / either }
+    jaccard_at(expected_intersection(len, left, right), left, right)
+}
+
+/// The overlap coefficient at the expected intersection of two independent random sets of those sizes: the larger
+/// one's share of `len`; 1 when one of the sets is empty.
+pub fn expected_overlap(len: usize, left: usize, right: usize) -> f64 {
+    overlap_at(expected_intersection(len, left, right), left, right)
 }

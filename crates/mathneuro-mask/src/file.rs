@@ -10,8 +10,9 @@ use std::collections::BTreeMap;
 use safetensors::tensor::{Dtype, SafeTensors};
 
 use crate::error::{MaskError, Result, shorten};
+use crate::meta::MaskMeta;
 use crate::param::{ParamMask, tail_mask, words_for};
-use crate::set::{MaskMeta, MaskSet};
+use crate::set::MaskSet;
 
 const FORMAT: &str = "mathneuro-mask";
 const VERSION: &str = "1";

@@ -33,7 +33,8 @@
 //! # Counts that write nothing
 //!
 //! [`ParamMask::intersection_count`], [`ParamMask::difference_count`] and the similarities built on them combine and
-//! count in one pass. Put [`expected_jaccard`] beside a Jaccard index: two random sets overlap too.
+//! count in one pass. Put [`MaskSet::expected_jaccard`] (or [`expected_jaccard`], from sizes) beside a Jaccard
+//! index: two random sets overlap too.
 //!
 //! # Expressions
 //!
@@ -50,17 +51,23 @@
 //! bits = numpy.unpackbits(packed, bitorder="little")[:out_features * in_features]
 //! ```
 
+#![forbid(unsafe_code)]
+
 mod counts;
 mod error;
 mod expr;
 mod file;
+mod meta;
 mod ops;
 mod param;
 mod set;
+mod set_counts;
+mod set_ops;
 
 pub use bitvec;
-pub use counts::{expected_intersection, expected_jaccard};
+pub use counts::{expected_intersection, expected_jaccard, expected_overlap};
 pub use error::{MaskError, Result};
 pub use expr::Expr;
+pub use meta::MaskMeta;
 pub use param::ParamMask;
-pub use set::{MaskMeta, MaskSet};
+pub use set::MaskSet;

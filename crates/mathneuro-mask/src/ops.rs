@@ -90,7 +90,21 @@ impl ParamMask {
     /// Bits that are not set.
     #[must_use]
     pub fn complement(&self) -> Self {
-        self.clone().into_complement()
+        // One pass: nothing is copied first.
+        let words = self.words();
+        let mut words: Vec<u64> = if words.len() <= CHUNK {
+            words.iter().map(|word| !word).collect()
+        } else {
+            words
+                .par_iter()
+                .with_min_len(CHUNK)
+                .map(|word| !word)
+                .collect()
+        };
+        if let Some(last) = words.last_mut() {
+            *last &= tail_mask(self.len());
+        }
+        Self::from_clean_words(self.len(), words)
     }
 
     fn into_complement(mut self) -> Self {

@@ -3,16 +3,24 @@
 use bitvec::order::Lsb0;
 use bitvec::slice::BitSlice;
 use bitvec::vec::BitVec;
+use rayon::prelude::*;
 
 use crate::error::{MaskError, Result};
+use crate::ops::CHUNK;
 
 /// A bit mask over the elements of one parameter in flat (row-major) order.
 ///
 /// Bits are packed into 64-bit words, the lowest bit first. Bits past the length are always zero, so counts and
 /// comparisons work on whole words.
-#[derive(Clone, PartialEq, Eq)]
+#[derive(Clone, Eq)]
 pub struct ParamMask {
     bits: BitVec<u64, Lsb0>,
+}
+
+impl PartialEq for ParamMask {
+    fn eq(&self, other: &Self) -> bool {
+        self.len() == other.len() && self.words() == other.words()
+    }
 }
 
 /// Words needed for this many bits.
@@ -31,9 +39,8 @@ pub(crate) fn tail_mask(len: usize) -> u64 {
 impl ParamMask {
     /// A mask with no bit set.
     pub fn zeros(len: usize) -> Self {
-        Self {
-            bits: BitVec::repeat(false, len),
-        }
+        // Zeroed by the allocator: pages of a large mask are not touched before they are used.
+        Self::from_clean_words(len, vec![0; words_for(len)])
     }
 
     /// A mask with every bit set.
@@ -136,13 +143,16 @@ impl ParamMask {
 
     /// The indices of the set bits in ascending order.
     pub fn iter_ones(&self) -> impl Iterator<Item = usize> + '_ {
-        self.words()
-            .iter()
-            .enumerate()
-            .flat_map(|(index, &word)| Ones {
-                word,
-                base: index * 64,
-            })
+        ones_of(self.words(), 0)
+    }
+
+    /// The rows of a matrix with `cols` columns, in order, each as a slice of bits.
+    ///
+    /// # Errors
+    /// [`MaskError::BadRows`] when `cols` does not divide the length.
+    pub fn rows(&self, cols: usize) -> Result<impl ExactSizeIterator<Item = &BitSlice<u64, Lsb0>>> {
+        self.row_total(cols)?;
+        Ok(self.bits.chunks_exact(cols))
     }
 
     /// The bits of one row of a matrix with `cols` columns.
@@ -150,7 +160,7 @@ impl ParamMask {
     /// # Errors
     /// [`MaskError::BadRows`] when `cols` does not divide the length, [`MaskError::OutOfRange`] past the last row.
     pub fn row(&self, row: usize, cols: usize) -> Result<&BitSlice<u64, Lsb0>> {
-        let rows = self.rows(cols)?;
+        let rows = self.row_total(cols)?;
         if row >= rows {
             return Err(MaskError::OutOfRange {
                 index: row,
@@ -165,11 +175,12 @@ impl ParamMask {
     /// # Errors
     /// [`MaskError::BadRows`] when `cols` does not divide the length.
     pub fn row_counts(&self, cols: usize) -> Result<Vec<usize>> {
-        let mut counts = vec![0; self.rows(cols)?];
-        for index in self.iter_ones() {
-            counts[index / cols] += 1;
-        }
-        Ok(counts)
+        let rows = self.row_total(cols)?;
+        Ok((0..rows)
+            .into_par_iter()
+            .with_min_len(CHUNK * 64 / cols + 1)
+            .map(|row| self.count_range(row * cols, (row + 1) * cols))
+            .collect())
     }
 
     /// Set bits in each column of a matrix with `cols` columns.
@@ -177,15 +188,47 @@ impl ParamMask {
     /// # Errors
     /// [`MaskError::BadRows`] when `cols` does not divide the length.
     pub fn col_counts(&self, cols: usize) -> Result<Vec<usize>> {
-        self.rows(cols)?;
-        let mut counts = vec![0; cols];
-        for index in self.iter_ones() {
-            counts[index % cols] += 1;
-        }
-        Ok(counts)
+        self.row_total(cols)?;
+        let count = |mut counts: Vec<usize>, (chunk, words): (usize, &[u64])| {
+            for index in ones_of(words, chunk * CHUNK * 64) {
+                counts[index % cols] += 1;
+            }
+            counts
+        };
+        let add = |mut a: Vec<usize>, b: Vec<usize>| {
+            for (a, b) in a.iter_mut().zip(b) {
+                *a += b;
+            }
+            a
+        };
+        Ok(self
+            .words()
+            .par_chunks(CHUNK)
+            .enumerate()
+            .fold(|| vec![0; cols], count)
+            .reduce(|| vec![0; cols], add))
     }
 
-    fn rows(&self, cols: usize) -> Result<usize> {
+    /// Set bits from `start` up to `end`, which must lie within the mask.
+    fn count_range(&self, start: usize, end: usize) -> usize {
+        if start == end {
+            return 0;
+        }
+        let (first, last) = (start / 64, (end - 1) / 64);
+        let mut count = 0;
+        for (index, &word) in self.words()[first..=last].iter().enumerate() {
+            let from = if index == 0 { start % 64 } else { 0 };
+            let keep = if first + index == last {
+                tail_mask(end)
+            } else {
+                u64::MAX
+            };
+            count += (word & keep & (u64::MAX << from)).count_ones() as usize;
+        }
+        count
+    }
+
+    fn row_total(&self, cols: usize) -> Result<usize> {
         if cols == 0 || !self.len().is_multiple_of(cols) {
             return Err(MaskError::BadRows {
                 len: self.len(),
@@ -204,6 +247,17 @@ impl std::fmt::Debug for ParamMask {
             .field("count", &self.count())
             .finish()
     }
+}
+
+/// The indices of the set bits of these words, of which the first holds bit `base`.
+fn ones_of(words: &[u64], base: usize) -> impl Iterator<Item = usize> + '_ {
+    words
+        .iter()
+        .enumerate()
+        .flat_map(move |(index, &word)| Ones {
+            word,
+            base: base + index * 64,
+        })
 }
 
 /// The set bits of one word.
