@@ -129,7 +129,7 @@ fn run<E: Element<SIZE>, const SIZE: usize>(
     words: &[u64],
 ) -> Result<EditCounts> {
     let numel = bytes.len() / SIZE;
-    let pieces: Vec<EditCounts> = bytes
+    let pieces: Vec<Result<EditCounts>> = bytes
         .par_chunks_mut(CHUNK * 64 * SIZE)
         .zip(words.par_chunks(CHUNK))
         .enumerate()
@@ -137,10 +137,11 @@ fn run<E: Element<SIZE>, const SIZE: usize>(
             edit_chunk::<E, SIZE>(operation, bytes, words)
                 .map_err(|error| error.located("slice", index * CHUNK * 64))
         })
-        .collect::<Result<_>>()?;
+        .collect();
     let mut counts = EditCounts::default();
-    for piece in &pieces {
-        counts.add(piece);
+    // In order: of several errors the first one is reported, whichever thread met one first.
+    for piece in pieces {
+        counts.add(&piece?);
     }
     counts.numel = numel;
     Ok(counts)
