@@ -15,7 +15,7 @@ pub(crate) fn model_card(
     masks: &MaskSet,
     report: &EditReport,
     left_out: &[PathBuf],
-    original_kept: bool,
+    original_card: Option<&str>,
 ) -> Result<String> {
     let name = source
         .config()
@@ -78,8 +78,8 @@ pub(crate) fn model_card(
     if let (Some(least), Some(most)) = (totals.min_factor, totals.max_factor) {
         row("realised factor", format!("{least} to {most}"));
     }
-    if original_kept {
-        card.push_str("\nThe original model card is in `README.original.md`.\n");
+    if let Some(name) = original_card {
+        let _ = writeln!(card, "\nThe original model card is in `{name}`.");
     }
     if !left_out.is_empty() {
         card.push_str("\nNot copied, since they hold unedited weights in other formats:\n\n");

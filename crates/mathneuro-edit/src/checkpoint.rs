@@ -9,11 +9,10 @@ use mathneuro_mask::MaskSet;
 use crate::card::model_card;
 use crate::error::{EditError, Result};
 use crate::operation::Operation;
-use crate::report::EditReport;
+use crate::report::{EditCounts, EditReport};
 use crate::slice::{apply_words, element_size};
 
 const CARD: &str = "README.md";
-const OLD_CARD: &str = "README.original.md";
 
 /// How [`edit_checkpoint`] treats its input.
 #[derive(Debug, Clone, Default)]
@@ -33,7 +32,8 @@ impl EditOptions {
 }
 
 /// Writes an edited copy of a checkpoint to a new folder, complete and loadable: the same shards, index, configuration
-/// and tokenizer, and a model card that says what was done. An existing `README.md` is kept as `README.original.md`.
+/// and tokenizer, and a model card that says what was done. An existing `README.md` is kept as `README.original.md`, or,
+/// where an earlier edit has left one, `README.original.2.md` and so on.
 ///
 /// Bytes outside the mask are the source's, headers and unknown tensors included. Memory use is constant. The folder
 /// appears when it is complete, or not at all.
@@ -52,6 +52,10 @@ pub fn edit_checkpoint(
     check_masks(source, masks, options)?;
     let stage = DirWriter::create(target)?;
     let mut report = EditReport::new(operation);
+    // A tensor without elements has no piece, but belongs in the report.
+    for name in masks.names() {
+        report.add(name, EditCounts::default());
+    }
     let wanted = |name: &str| masks.get(name).is_some();
     let left_out = rewrite(source, &stage, wanted, |piece| -> Result<()> {
         let tensor = piece.tensor;
@@ -123,11 +127,24 @@ fn write_card(
         path: card.clone(),
         source,
     };
-    let kept = card.is_file();
-    if kept {
-        fs::rename(&card, stage.path().join(OLD_CARD)).map_err(io)?;
+    let mut kept = None;
+    if card.is_file() {
+        let name = name_for_old_card(stage.path());
+        fs::rename(&card, stage.path().join(&name)).map_err(io)?;
+        kept = Some(name);
     }
-    let text = model_card(source, masks, report, left_out, kept)?;
+    let text = model_card(source, masks, report, left_out, kept.as_deref())?;
     stage.file(CARD, |out| std::io::Write::write_all(out, text.as_bytes()))?;
     Ok(())
+}
+
+/// A free name: the cards of a model that was edited before are not overwritten.
+fn name_for_old_card(dir: &Path) -> String {
+    let mut name = "README.original.md".to_owned();
+    let mut number = 1;
+    while dir.join(&name).exists() {
+        number += 1;
+        name = format!("README.original.{number}.md");
+    }
+    name
 }
