@@ -23,11 +23,16 @@ impl MaskSet {
     /// The bytes of the set's mask file: the same for the same set, so that files can be compared by their hash.
     ///
     /// # Errors
-    /// [`MaskError::File`] when a name cannot stand in such a file.
+    /// [`MaskError::File`] when a name or K cannot stand in such a file.
     pub fn to_bytes(&self) -> Result<Vec<u8>> {
         if self.get(METADATA).is_some() {
             return Err(MaskError::File(format!(
                 "no parameter can have the name {METADATA}"
+            )));
+        }
+        if let Some(k) = self.meta().k.filter(|k| !k.is_finite()) {
+            return Err(MaskError::File(format!(
+                "K is {k}, a finite number is needed"
             )));
         }
         let shapes: BTreeMap<&str, &[usize]> =

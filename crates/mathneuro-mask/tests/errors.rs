@@ -402,6 +402,16 @@ fn a_name_that_no_file_can_hold() {
     assert!(matches!(set.to_bytes(), Err(MaskError::File(_))));
 }
 
+/// JSON has no such numbers; they would come back as no K at all.
+#[test]
+fn a_k_that_no_file_can_hold() {
+    for k in [f64::NAN, f64::INFINITY] {
+        let set = MaskSet::new(MaskMeta::default().with_k(k));
+        let refused = MaskError::File(format!("K is {k}, a finite number is needed"));
+        assert_eq!(set.to_bytes(), Err(refused));
+    }
+}
+
 fn expression_error(text: &str) -> (usize, String) {
     match Expr::parse(text) {
         Err(MaskError::Expression {
