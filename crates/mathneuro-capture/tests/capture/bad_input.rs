@@ -1,0 +1,233 @@
+//! Input that cannot be used gives an error that says why.
+
+use mathneuro_capture::tch::Device;
+use mathneuro_capture::{Batch, LoadOptions, Logits, Model, TextTokenizer};
+use safetensors::Dtype;
+use serde_json::json;
+
+use crate::common::*;
+
+#[track_caller]
+fn says(message: &str, parts: &[&str]) {
+    for part in parts {
+        assert!(message.contains(part), "`{part}` is not in: {message}");
+    }
+}
+
+#[test]
+fn an_unknown_family_lists_the_known_ones() {
+    let copy =
+        Copy::of("tiny-llama").config(|c| drop(c.insert("model_type".into(), json!("rwkv"))));
+    says(&copy.error(), &["rwkv", "llama", "qwen2"]);
+    let copy = Copy::of("tiny-llama").config(|c| drop(c.remove("model_type")));
+    says(&copy.error(), &["model_type", "llama", "qwen2"]);
+}
+
+#[test]
+fn sizes_that_disagree_with_the_tensors_name_tensor_and_both_shapes() {
+    let copy =
+        Copy::of("tiny-llama").config(|c| drop(c.insert("intermediate_size".into(), json!(81))));
+    says(
+        &copy.error(),
+        &["mlp.gate_proj.weight", "[80, 48]", "[81, 48]"],
+    );
+    let copy = Copy::of("tiny-llama").config(|c| drop(c.insert("vocab_size".into(), json!(200))));
+    says(
+        &copy.error(),
+        &["model.embed_tokens.weight", "[97, 48]", "[200, 48]"],
+    );
+    let copy =
+        Copy::of("tiny-llama").config(|c| drop(c.insert("num_key_value_heads".into(), json!(4))));
+    says(&copy.error(), &["num_key_value_heads", "4", "6"]);
+}
+
+#[test]
+fn missing_and_unknown_tensors_are_named() {
+    let more =
+        Copy::of("tiny-llama").config(|c| drop(c.insert("num_hidden_layers".into(), json!(3))));
+    says(
+        &more.error(),
+        &[
+            "9 tensors are missing",
+            "model.layers.2.input_layernorm.weight",
+        ],
+    );
+    let less =
+        Copy::of("tiny-llama").config(|c| drop(c.insert("num_hidden_layers".into(), json!(1))));
+    says(&less.error(), &["9 tensors", "model.layers.1."]);
+    // Biases that the configuration does not mention would be left out of the sums.
+    let biases =
+        Copy::of("tiny-llama3").config(|c| drop(c.insert("attention_bias".into(), json!(false))));
+    says(&biases.error(), &["self_attn.q_proj.bias"]);
+}
+
+#[test]
+fn stored_rotary_frequencies_are_harmless() {
+    let copy = Copy::of("tiny-llama").tensors(|tensors| {
+        tensors.push(Stored {
+            name: "model.layers.0.self_attn.rotary_emb.inv_freq".into(),
+            dtype: Dtype::F32,
+            shape: vec![4],
+            data: vec![0; 16],
+        });
+    });
+    load(&copy.open());
+}
+
+#[test]
+fn a_tied_head_may_be_stored_again_but_not_another() {
+    let with_head = |change: u8| {
+        Copy::of("tiny-llama3").tensors(|tensors| {
+            let embedding = tensors
+                .iter()
+                .find(|t| t.name == "model.embed_tokens.weight");
+            let embedding = embedding.unwrap();
+            let mut data = embedding.data.clone();
+            data[100] ^= change;
+            let (dtype, shape) = (embedding.dtype, embedding.shape.clone());
+            let name = "lm_head.weight".into();
+            tensors.push(Stored {
+                name,
+                dtype,
+                shape,
+                data,
+            });
+        })
+    };
+    assert!(load(&with_head(0).open()).tied_head());
+    says(
+        &with_head(1).error(),
+        &["lm_head.weight", "tie_word_embeddings"],
+    );
+}
+
+#[test]
+fn quantised_weights_and_other_types_are_named() {
+    let copy = Copy::of("tiny-llama").config(|c| {
+        drop(c.insert(
+            "quantization_config".into(),
+            json!({"quant_method": "gptq"}),
+        ))
+    });
+    says(&copy.error(), &["quantised", "gptq"]);
+    let copy = Copy::of("tiny-qwen2").tensors(|tensors| {
+        let weight = tensors
+            .iter_mut()
+            .find(|t| t.name.ends_with("o_proj.weight"))
+            .unwrap();
+        weight.dtype = Dtype::I32;
+    });
+    says(&copy.error(), &["o_proj.weight", "I32"]);
+}
+
+#[test]
+fn rope_types_and_options_that_would_change_results_are_refused_by_name() {
+    let copy = Copy::of("tiny-llama").config(|c| {
+        drop(c.insert(
+            "rope_parameters".into(),
+            json!({"rope_type": "yarn", "factor": 4.0}),
+        ))
+    });
+    says(&copy.error(), &["yarn", "llama3"]);
+    let copy = Copy::of("tiny-llama3").config(|c| {
+        drop(
+            c["rope_parameters"]
+                .as_object_mut()
+                .unwrap()
+                .remove("factor"),
+        )
+    });
+    says(&copy.error(), &["factor"]);
+    let copy =
+        Copy::of("tiny-qwen2").config(|c| drop(c.insert("use_sliding_window".into(), json!(true))));
+    says(&copy.error(), &["use_sliding_window"]);
+    let copy =
+        Copy::of("tiny-llama").config(|c| drop(c.insert("hidden_act".into(), json!("gelu"))));
+    says(&copy.error(), &["gelu", "silu"]);
+}
+
+#[test]
+fn remote_code_of_a_known_family_is_ignored() {
+    let copy = Copy::of("tiny-llama")
+        .config(|c| drop(c.insert("auto_map".into(), json!({"AutoModel": "evil.Model"}))));
+    load(&copy.open());
+}
+
+#[test]
+fn tokens_beyond_the_vocabulary_are_named() {
+    let model = model("tiny-llama");
+    let batch = Batch::new(&[[3u32, 97]]).unwrap();
+    let error = model.forward(&batch, None, Logits::Last).unwrap_err();
+    says(&error.to_string(), &["97"]);
+}
+
+#[test]
+fn batches_that_make_no_sense_are_refused() {
+    assert!(Batch::new::<Vec<u32>>(&[]).is_err());
+    let error = Batch::new(&[vec![1u32], vec![]]).unwrap_err();
+    says(&error.to_string(), &["text 1"]);
+    assert!(Batch::from_padded(&[1, 2, 3], &[1, 1, 1], 2).is_err());
+    assert!(Batch::from_padded(&[1, 2, 3, 4], &[1, 1, 1], 2).is_err());
+    assert!(Batch::from_padded(&[1, 2, 3, 4], &[1, 1, 0, 0], 2).is_err());
+    assert!(
+        Batch::new(&[[1u32], [2]])
+            .unwrap()
+            .with_slots(&[0])
+            .is_err()
+    );
+    assert!(
+        Batch::new(&[[1u32], [2]])
+            .unwrap()
+            .with_slots(&[1, 1])
+            .is_err()
+    );
+    let batch = Batch::new(&[[3u32]]).unwrap();
+    let error = model("tiny-llama").forward(&batch, None, Logits::At(vec![1]));
+    says(&error.unwrap_err().to_string(), &["token 1"]);
+}
+
+#[test]
+fn a_device_that_is_not_there_is_an_error() {
+    let options = LoadOptions::default().with_device(Device::Cuda(99));
+    let error = Model::load(&checkpoint("tiny-llama"), &options).unwrap_err();
+    says(&error.to_string(), &["cuda:99"]);
+}
+
+#[test]
+fn a_missing_or_broken_tokenizer_is_an_error_with_its_path() {
+    let copy = Copy::of("tiny-llama");
+    let file = copy.path().join("tokenizer.json");
+    std::fs::write(&file, "{\"version\": \"9\"}").unwrap();
+    let broken = TextTokenizer::from_dir(copy.path())
+        .unwrap_err()
+        .to_string();
+    std::fs::remove_file(&file).unwrap();
+    let missing = TextTokenizer::from_dir(copy.path())
+        .unwrap_err()
+        .to_string();
+    for message in [broken, missing] {
+        says(&message, &["tokenizer.json"]);
+    }
+}
+
+#[test]
+fn parameters_are_replaced_by_name_and_shape() {
+    let source = checkpoint("tiny-llama");
+    let mut model = load(&source);
+    let batch = Batch::new(&Golden::of("tiny-llama").texts()).unwrap();
+    let before = logits(&model, &batch);
+    let name = "model.layers.1.mlp.down_proj.weight";
+    let view = source.tensor(name).unwrap();
+    let zeros = vec![0; view.bytes().len()];
+    model
+        .set_parameter(name, &view.with_bytes(&zeros).unwrap())
+        .unwrap();
+    assert_ne!(logits(&model, &batch), before);
+    model.set_parameter(name, &view).unwrap();
+    assert_eq!(logits(&model, &batch), before);
+
+    let error = model.set_parameter("model.layers.1.mlp.up_proj.weight", &view);
+    says(&error.unwrap_err().to_string(), &["[48, 80]", "[80, 48]"]);
+    let error = model.set_parameter("model.layers.7.mlp.up_proj.weight", &view);
+    says(&error.unwrap_err().to_string(), &["model.layers.7"]);
+}
