@@ -6,7 +6,7 @@
 
 use clap::Parser;
 use mathneuro_core::Operation;
-use mathneuro_examples::{args::Common, experiment};
+use mathneuro_examples::{args::Common, experiment, interrupt::Interrupt};
 
 /// Prune isolated parameters and a random control of the same size; GSM8K, RACE, MMLU and perplexity before and after
 #[derive(Debug, Parser)]
@@ -18,5 +18,10 @@ struct Args {
 
 fn main() -> anyhow::Result<()> {
     let args = Args::parse();
-    experiment::run("gsm8k_pruning", &args.common, &[Operation::Prune])
+    experiment::run(
+        "gsm8k_pruning",
+        &args.common,
+        &[Operation::Prune],
+        &Interrupt::install()?,
+    )
 }

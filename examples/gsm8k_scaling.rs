@@ -6,7 +6,7 @@
 
 use clap::Parser;
 use mathneuro_core::Operation;
-use mathneuro_examples::{args::Common, experiment};
+use mathneuro_examples::{args::Common, experiment, interrupt::Interrupt};
 
 /// Scale isolated parameters and a random control of the same size; GSM8K, RACE, MMLU and perplexity before and after
 #[derive(Debug, Parser)]
@@ -27,5 +27,10 @@ fn main() -> anyhow::Result<()> {
         .iter()
         .map(|&factor| Operation::Scale(factor))
         .collect();
-    experiment::run("gsm8k_scaling", &args.common, &operations)
+    experiment::run(
+        "gsm8k_scaling",
+        &args.common,
+        &operations,
+        &Interrupt::install()?,
+    )
 }

@@ -29,18 +29,16 @@ use crate::variant::{Source, Variant, mask_id, plan};
 /// # Errors
 /// Bad arguments or data, a model that cannot be loaded, a full disk, or Ctrl-C; finished parts stay in the output
 /// folder and a second run goes on from them.
-pub fn run(title: &str, args: &Common, operations: &[Operation]) -> Result<()> {
-    let interrupt = Interrupt::install()?;
-    for &k in &args.k {
-        if !(0.0..=1.0).contains(&k) {
-            bail!("K = {k} is outside [0, 1]");
-        }
-    }
+pub fn run(
+    title: &str,
+    args: &Common,
+    operations: &[Operation],
+    interrupt: &Interrupt,
+) -> Result<()> {
+    check_numbers(args, operations)?;
     let checkpoint = Checkpoint::open(&args.model)?;
     let suite = Suite::read(args)?;
     let sets = TextSet::read_all(args, &suite)?;
-    let folder = RunFolder::claim(&args.out, &args.settings())?;
-
     let device = parse_device(&args.device)?;
     let mut options = LoadOptions::default().with_device(device);
     match args.dtype {
@@ -55,6 +53,8 @@ pub fn run(title: &str, args: &Common, operations: &[Operation]) -> Result<()> {
         eprintln!("The output head is tied to the embedding: it is neither scored nor edited.");
     }
 
+    // Only now: bad input leaves no folder behind.
+    let folder = RunFolder::claim(&args.out, &args.settings())?;
     let mut experiment = Experiment {
         args,
         checkpoint: &checkpoint,
@@ -73,17 +73,47 @@ pub fn run(title: &str, args: &Common, operations: &[Operation]) -> Result<()> {
         let row = experiment.row(&suite, variant)?;
         finished.push(row);
         let document = report::document(title, args, &checkpoint, &suite, &finished)?;
-        experiment.folder.finish("results.json", &document)?;
+        experiment
+            .folder
+            .finish(&format!("{title}.json"), &document)?;
     }
     let table = report::table(&suite, &finished);
-    write_atomic(experiment.folder.path("table.md")?, |out| {
+    write_atomic(experiment.folder.path(&format!("{title}.md"))?, |out| {
         out.write_all(table.as_bytes())
     })?;
     plot::draw(
-        &experiment.folder.path("results.svg")?,
+        &experiment.folder.path(&format!("{title}.svg"))?,
         &report::panels(&suite, &finished),
     )?;
     println!("{table}");
+    Ok(())
+}
+
+/// What can be told of the numbers before anything is computed.
+fn check_numbers(args: &Common, operations: &[Operation]) -> Result<()> {
+    for (index, &k) in args.k.iter().enumerate() {
+        if !(0.0..=1.0).contains(&k) {
+            bail!("K = {k} is outside [0, 1]");
+        }
+        if args.k[..index].contains(&k) {
+            bail!("K = {k} is given twice");
+        }
+    }
+    for operation in operations {
+        if let Operation::Scale(factor) = operation
+            && !factor.is_finite()
+        {
+            bail!("factor {factor} is not a finite number");
+        }
+    }
+    for (flag, value) in [("--texts", args.texts), ("--batch", args.batch)] {
+        if value == 0 {
+            bail!("{flag} is 0; at least 1 is needed");
+        }
+    }
+    if args.repeats == 0 {
+        bail!("--repeats is 0; at least 1 is needed");
+    }
     Ok(())
 }
 
@@ -118,7 +148,7 @@ struct Experiment<'a> {
     model: Model,
     tokenizer: TextTokenizer,
     folder: RunFolder,
-    interrupt: Interrupt,
+    interrupt: &'a Interrupt,
 }
 
 impl Experiment<'_> {
@@ -242,7 +272,7 @@ impl Experiment<'_> {
                 .folder
                 .path(&format!("rows/{id}/{task}.samples.jsonl"))?;
             let engine = Engine::new(&self.model, &self.tokenizer);
-            let found = suite.evaluate(&task, &engine, &self.interrupt, &samples)?;
+            let found = suite.evaluate(&task, &engine, self.interrupt, &samples)?;
             self.folder
                 .finish(&format!("rows/{id}/{task}.json"), &found)?;
             eprintln!("  {task}: {}", summary(&found));

@@ -26,6 +26,11 @@ impl Interrupt {
         Ok(interrupt)
     }
 
+    /// Raises the flag, as Ctrl-C does.
+    pub fn raise(&self) {
+        self.0.store(true, Ordering::SeqCst);
+    }
+
     /// Whether Ctrl-C was pressed.
     pub fn raised(&self) -> bool {
         self.0.load(Ordering::SeqCst)

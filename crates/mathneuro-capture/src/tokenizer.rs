@@ -8,6 +8,18 @@ use tokenizers::Tokenizer;
 
 use crate::error::{CaptureError, Result};
 
+/// Tokens that end a text in one model family or another. Configurations often name only one of those that a model was
+/// trained with (a chat model's end of turn, say), and a model that writes past the end of its text writes another text.
+const END_OF_TEXT: [&str; 7] = [
+    "<|endoftext|>",
+    "<|end_of_text|>",
+    "<|im_end|>",
+    "<|eot_id|>",
+    "<|end|>",
+    "<end_of_turn>",
+    "</s>",
+];
+
 /// The tokenizer of a Hugging Face folder.
 #[derive(Debug, Clone)]
 pub struct TextTokenizer {
@@ -53,6 +65,8 @@ impl TextTokenizer {
                 None => {}
             }
         }
+        let in_vocabulary = |text: &&str| inner.token_to_id(text);
+        eos.extend(END_OF_TEXT.iter().filter_map(in_vocabulary));
         let bos = special("bos_token");
         Ok(Self {
             inner,
@@ -111,7 +125,8 @@ impl TextTokenizer {
         self.bos
     }
 
-    /// The tokens that end a generation.
+    /// The tokens that end a generation: those that the configuration names, and every token of the vocabulary that
+    /// marks the end of a text in a known model family, such as `<|endoftext|>`.
     pub fn eos(&self) -> &BTreeSet<u32> {
         &self.eos
     }
