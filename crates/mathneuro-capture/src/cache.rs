@@ -1,6 +1,6 @@
 //! Keys and values of earlier tokens.
 
-use tch::{Kind, Tensor};
+use tch::Tensor;
 
 use crate::error::{CaptureError, Result};
 use crate::model::Model;
@@ -153,6 +153,22 @@ impl KvCache {
         Ok(())
     }
 
+    /// Writes one token's keys and values `[tokens, kv_heads, head_dim]` of one layer into each of some slots.
+    pub(crate) fn write_step(
+        &mut self,
+        layer: usize,
+        (slots, positions): &(Tensor, Tensor),
+        keys: &Tensor,
+        values: &Tensor,
+    ) -> Result<()> {
+        let place = [Some(slots), None, Some(positions)];
+        let (cached_keys, cached_values) = &mut self.layers[layer];
+        // The result is the cache itself.
+        let _ = cached_keys.f_index_put_(&place, keys, false)?;
+        let _ = cached_values.f_index_put_(&place, values, false)?;
+        Ok(())
+    }
+
     /// Keys and values of one layer: `[slots, kv_heads, len, head_dim]` of a run of slots.
     pub(crate) fn read(
         &self,
@@ -167,20 +183,5 @@ impl KvCache {
         };
         let (keys, values) = &self.layers[layer];
         Ok((part(keys)?, part(values)?))
-    }
-
-    /// A mask `[slots, 1, 1, len]` that is true where a slot of the run holds a token.
-    pub(crate) fn held_mask(&self, first: usize, held: &[usize], len: usize) -> Result<Tensor> {
-        let device = self
-            .layers
-            .first()
-            .map_or(tch::Device::Cpu, |(keys, _)| keys.device());
-        debug_assert!(first + held.len() <= self.slots());
-        let held: Vec<i64> = held.iter().map(|len| *len as i64).collect();
-        let held = Tensor::f_from_slice(&held)?
-            .f_view([-1, 1, 1, 1])?
-            .f_to_device(device)?;
-        let positions = Tensor::f_arange(len as i64, (Kind::Int64, device))?;
-        Ok(positions.f_lt_tensor(&held)?)
     }
 }

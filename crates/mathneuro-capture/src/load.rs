@@ -97,20 +97,53 @@ impl<'c> Loader<'c> {
         bias: bool,
         site: &str,
     ) -> Result<Linear> {
-        let weight_name = format!("{name}.weight");
-        let weight = self.tensor(&weight_name, &[rows, cols])?;
+        self.linears(&[(name, rows)], cols, bias, site)
+    }
+
+    /// Linear layers that read the same hook site, given by name and rows, as one: their weights one below the other. Each
+    /// stays a parameter of its own, as a view.
+    pub(crate) fn linears(
+        &mut self,
+        layers: &[(&str, usize)],
+        cols: usize,
+        bias: bool,
+        site: &str,
+    ) -> Result<Linear> {
+        for (name, rows) in layers {
+            self.linears.push(LinearInfo {
+                name: format!("{name}.weight"),
+                out_features: *rows,
+                in_features: cols,
+                site: site.to_owned(),
+            });
+        }
+        let weight = self.stacked(layers, "weight", &[cols])?;
         let bias = if bias {
-            Some(self.tensor(&format!("{name}.bias"), &[rows])?)
+            Some(self.stacked(layers, "bias", &[])?)
         } else {
             None
         };
-        self.linears.push(LinearInfo {
-            name: weight_name,
-            out_features: rows,
-            in_features: cols,
-            site: site.to_owned(),
-        });
         Ok(Linear { weight, bias })
+    }
+
+    fn stacked(&mut self, layers: &[(&str, usize)], part: &str, rest: &[usize]) -> Result<Tensor> {
+        let mut tensors = Vec::with_capacity(layers.len());
+        for (name, rows) in layers {
+            let shape = [&[*rows], rest].concat();
+            tensors.push(self.tensor(&format!("{name}.{part}"), &shape)?);
+        }
+        let missing = tensors.iter().any(|tensor| tensor.numel() == 0);
+        if missing || tensors.len() == 1 {
+            return Ok(tensors.swap_remove(0));
+        }
+        let whole = Tensor::f_cat(&tensors, 0)?;
+        let mut start = 0;
+        for (name, rows) in layers {
+            let view = whole.f_narrow(0, start, *rows as i64)?;
+            self.parameters.insert(format!("{name}.{part}"), view);
+            start += *rows as i64;
+        }
+        Ok(whole)
     }
 
     /// A tensor that the configuration declares to be another one: absent, or the same bytes.

@@ -393,46 +393,25 @@ fn load_layer(loader: &mut Loader<'_>, config: &ModelConfig, index: usize) -> Re
     let (hidden, inner) = (config.hidden_size, config.intermediate_size);
     let q_width = config.num_attention_heads * config.head_dim;
     let kv_width = config.num_key_value_heads * config.head_dim;
-    let mut linear = |part: &str, rows, cols, bias, site: &str| {
-        loader.linear(&name(part), rows, cols, bias, site)
-    };
+    let [q, k, v, o] = ["q", "k", "v", "o"].map(|part| name(&format!("self_attn.{part}_proj")));
+    let [gate, up, down] = ["gate", "up", "down"].map(|part| name(&format!("mlp.{part}_proj")));
+    let qkv = [
+        (q.as_str(), q_width),
+        (k.as_str(), kv_width),
+        (v.as_str(), kv_width),
+    ];
     let attention = Attention {
-        q: linear(
-            "self_attn.q_proj",
-            q_width,
-            hidden,
-            config.qkv_bias,
-            &sites.attention,
-        )?,
-        k: linear(
-            "self_attn.k_proj",
-            kv_width,
-            hidden,
-            config.qkv_bias,
-            &sites.attention,
-        )?,
-        v: linear(
-            "self_attn.v_proj",
-            kv_width,
-            hidden,
-            config.qkv_bias,
-            &sites.attention,
-        )?,
-        o: linear(
-            "self_attn.o_proj",
-            hidden,
-            q_width,
-            config.o_bias,
-            &sites.output,
-        )?,
+        qkv: loader.linears(&qkv, hidden, config.qkv_bias, &sites.attention)?,
+        o: loader.linear(&o, hidden, q_width, config.o_bias, &sites.output)?,
         heads: config.num_attention_heads as i64,
         kv_heads: config.num_key_value_heads as i64,
         head_dim: config.head_dim as i64,
     };
+    let gate_up = [(gate.as_str(), inner), (up.as_str(), inner)];
     let mlp = GatedMlp {
-        gate: linear("mlp.gate_proj", inner, hidden, config.mlp_bias, &sites.mlp)?,
-        up: linear("mlp.up_proj", inner, hidden, config.mlp_bias, &sites.mlp)?,
-        down: linear("mlp.down_proj", hidden, inner, config.mlp_bias, &sites.down)?,
+        gate_up: loader.linears(&gate_up, hidden, config.mlp_bias, &sites.mlp)?,
+        down: loader.linear(&down, hidden, inner, config.mlp_bias, &sites.down)?,
+        inner: inner as i64,
     };
     Ok(Layer {
         attention_norm: load_norm(loader, config, &name("input_layernorm.weight"))?,

@@ -11,9 +11,8 @@ use crate::parts::{Linear, Rotary};
 
 #[derive(Debug)]
 pub(crate) struct Attention {
-    pub(crate) q: Linear,
-    pub(crate) k: Linear,
-    pub(crate) v: Linear,
+    /// q, k and v, one below the other: one product instead of three.
+    pub(crate) qkv: Linear,
     pub(crate) o: Linear,
     pub(crate) heads: i64,
     pub(crate) kv_heads: i64,
@@ -28,8 +27,18 @@ pub(crate) struct Plan {
     rotary: (Tensor, Tensor),
     /// Per text that continues a cached one: which cached positions each of its tokens may see.
     masks: Vec<Option<Tensor>>,
-    /// For a decoding step: the first slot, the longest context, and which positions each slot holds.
-    step: Option<(usize, usize, Tensor)>,
+    step: Option<Step>,
+}
+
+/// A decoding step: one token for each of a run of neighbouring slots, in order, each of which has a context.
+struct Step {
+    first_slot: usize,
+    /// The longest context, the new token included.
+    longest: usize,
+    /// Which positions each slot holds, `[slots, 1, 1, longest]`.
+    mask: Tensor,
+    /// Where the new keys and values go: the slots, and the position in each.
+    place: (Tensor, Tensor),
 }
 
 impl Plan {
@@ -52,7 +61,7 @@ impl Plan {
         }
         let positions = Tensor::f_from_slice(&positions)?.f_to_device(device)?;
         let step = match cache {
-            Some(cache) => step(&texts, cache)?,
+            Some(_) => Step::new(&texts, &positions, kind)?,
             None => None,
         };
         let masks = texts
@@ -63,7 +72,7 @@ impl Plan {
                 }
                 let size = [segment.len() as i64, (held + segment.len()) as i64];
                 let all = Tensor::f_ones(size, (Kind::Bool, device))?;
-                Ok(Some(all.f_tril(*held as i64)?))
+                Ok(Some(additive(&all.f_tril(*held as i64)?, kind)?))
             })
             .collect::<Result<_>>()?;
         Ok(Self {
@@ -75,29 +84,44 @@ impl Plan {
     }
 }
 
-/// A decoding step: one token for each of a run of neighbouring slots, in order, each of which has a context.
-fn step(
-    texts: &[(Range<usize>, usize, usize)],
-    cache: &KvCache,
-) -> Result<Option<(usize, usize, Tensor)>> {
-    let first = texts.first().map_or(0, |(_, slot, _)| *slot);
-    let is_step = texts.len() > 1
-        && texts
-            .iter()
-            .enumerate()
-            .all(|(index, (segment, slot, held))| {
-                segment.len() == 1 && *slot == first + index && *held > 0
-            });
-    if !is_step {
-        return Ok(None);
+impl Step {
+    /// `None` when the texts are not a step.
+    fn new(
+        texts: &[(Range<usize>, usize, usize)],
+        positions: &Tensor,
+        kind: Kind,
+    ) -> Result<Option<Self>> {
+        let first_slot = texts.first().map_or(0, |(_, slot, _)| *slot);
+        let is_step = texts.len() > 1
+            && texts
+                .iter()
+                .enumerate()
+                .all(|(index, (segment, slot, held))| {
+                    segment.len() == 1 && *slot == first_slot + index && *held > 0
+                });
+        if !is_step {
+            return Ok(None);
+        }
+        let longest = texts.iter().map(|(_, _, held)| held + 1).max().unwrap_or(0);
+        let options = (Kind::Int64, positions.device());
+        let all = Tensor::f_arange(longest as i64, options)?;
+        let held = all.f_le_tensor(&positions.f_view([-1, 1, 1, 1])?)?;
+        let end = (first_slot + texts.len()) as i64;
+        let slots = Tensor::f_arange_start(first_slot as i64, end, options)?;
+        Ok(Some(Self {
+            first_slot,
+            longest,
+            mask: additive(&held, kind)?,
+            place: (slots, positions.shallow_clone()),
+        }))
     }
-    let lens: Vec<usize> = texts.iter().map(|(_, _, held)| held + 1).collect();
-    let longest = lens.iter().copied().max().unwrap_or(0);
-    Ok(Some((
-        first,
-        longest,
-        cache.held_mask(first, &lens, longest)?,
-    )))
+}
+
+/// 0 where a position may be seen and minus infinity elsewhere. The attention kernel would turn a mask of booleans into
+/// this in every layer.
+fn additive(seen: &Tensor, kind: Kind) -> Result<Tensor> {
+    let zeros = Tensor::f_zeros(seen.size(), (kind, seen.device()))?;
+    Ok(zeros.f_masked_fill(&seen.f_logical_not()?, f64::NEG_INFINITY)?)
 }
 
 impl Attention {
@@ -109,12 +133,13 @@ impl Attention {
         cache: Option<(&mut KvCache, usize)>,
         look: impl FnOnce(&Tensor) -> Result<()>,
     ) -> Result<Tensor> {
-        let split = |projected: Tensor, heads: i64| projected.f_view([-1, heads, self.head_dim]);
-        let q = split(self.q.forward(x)?, self.heads)?;
-        let k = split(self.k.forward(x)?, self.kv_heads)?;
-        let v = split(self.v.forward(x)?, self.kv_heads)?;
-        let q = Rotary::rotate(&q, &plan.rotary)?;
-        let k = Rotary::rotate(&k, &plan.rotary)?;
+        let heads = self.heads + 2 * self.kv_heads;
+        let qkv = self.qkv.forward(x)?.f_view([-1, heads, self.head_dim])?;
+        let qk = qkv.f_narrow(1, 0, self.heads + self.kv_heads)?;
+        let qk = Rotary::rotate(&qk, &plan.rotary)?;
+        let q = qk.f_narrow(1, 0, self.heads)?;
+        let k = qk.f_narrow(1, self.heads, self.kv_heads)?;
+        let v = qkv.f_narrow(1, self.heads + self.kv_heads, self.kv_heads)?;
         let mixed = match cache {
             Some((cache, layer)) => self.with_cache(&q, &k, &v, plan, cache, layer)?,
             None => self.without_cache(&q, &k, &v, plan)?,
@@ -142,15 +167,16 @@ impl Attention {
         cache: &mut KvCache,
         layer: usize,
     ) -> Result<Tensor> {
+        if let Some(step) = &plan.step {
+            cache.write_step(layer, &step.place, k, v)?;
+            let slots = plan.texts.len();
+            let (k, v) = cache.read(layer, step.first_slot, slots, step.longest)?;
+            return self.one_token_each(q, &k, &v, Some(&step.mask));
+        }
         for (segment, slot, held) in &plan.texts {
             let heads_first =
                 |x: &Tensor| -> Result<Tensor> { Ok(by_head(x, segment)?.f_squeeze_dim(0)?) };
             cache.write(layer, *slot, *held, &heads_first(k)?, &heads_first(v)?)?;
-        }
-        if let Some((first, longest, mask)) = &plan.step {
-            let slots = plan.texts.len();
-            let (k, v) = cache.read(layer, *first, slots, *longest)?;
-            return self.one_token_each(q, &k, &v, Some(mask));
         }
         let mut mixed = Vec::with_capacity(plan.texts.len());
         for ((segment, slot, held), mask) in plan.texts.iter().zip(&plan.masks) {

@@ -7,9 +7,11 @@ use crate::parts::Linear;
 
 #[derive(Debug)]
 pub(crate) struct GatedMlp {
-    pub(crate) gate: Linear,
-    pub(crate) up: Linear,
+    /// Gate and up, one below the other: one product instead of two.
+    pub(crate) gate_up: Linear,
     pub(crate) down: Linear,
+    /// Rows of gate, and of up.
+    pub(crate) inner: i64,
 }
 
 impl GatedMlp {
@@ -19,8 +21,10 @@ impl GatedMlp {
         x: &Tensor,
         look: impl FnOnce(&Tensor) -> Result<()>,
     ) -> Result<Tensor> {
-        let mut inner = self.gate.forward(x)?.f_silu()?;
-        inner = inner.f_mul_(&self.up.forward(x)?)?;
+        let both = self.gate_up.forward(x)?;
+        let up = both.f_narrow(1, self.inner, self.inner)?;
+        let mut inner = both.f_narrow(1, 0, self.inner)?.f_silu()?;
+        inner = inner.f_mul_(&up)?;
         look(&inner)?;
         self.down.forward(&inner)
     }

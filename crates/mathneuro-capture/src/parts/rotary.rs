@@ -62,7 +62,7 @@ impl Rotary {
     pub(crate) fn rotate(x: &Tensor, (cos, sin): &(Tensor, Tensor)) -> Result<Tensor> {
         let half = x.size()[2] / 2;
         let (low, high) = (x.f_narrow(2, 0, half)?, x.f_narrow(2, half, half)?);
-        let turned = Tensor::f_cat(&[&high.f_neg()?, &low], 2)?;
-        Ok(x.f_mul(cos)?.f_add(&turned.f_mul(sin)?)?)
+        let mut turned = Tensor::f_cat(&[&high.f_neg()?, &low], 2)?;
+        Ok(x.f_mul(cos)?.f_add_(&turned.f_mul_(sin)?)?)
     }
 }
