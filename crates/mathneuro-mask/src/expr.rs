@@ -1,6 +1,7 @@
 //! A small language for combining mask sets: `math - (race | mmlu)`.
 //!
-//! From the weakest to the strongest binding: `|` (or), `^` (exclusive or), `-` (and-not), `&` (and), `!` (not).
+//! From the weakest to the strongest binding: `|` (or), `^` (exclusive or), `&` (and), `-` (and-not), `!` (not): as in
+//! Rust and Python.
 //! Operators of one level group from the left.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -145,7 +146,7 @@ fn eval(node: &Node, sets: &BTreeMap<String, MaskSet>) -> Result<MaskSet> {
     }
 }
 
-const LEVELS: [char; 4] = ['|', '^', '-', '&'];
+const LEVELS: [char; 4] = ['|', '^', '&', '-'];
 
 struct Parser<'t> {
     text: &'t str,

@@ -420,8 +420,8 @@ proptest! {
         prop_assert_eq!(eval("a - (b.1 | \"c-d e\")"), on(minus, &a, &on(or, &b, &c)).bits());
         // From the left within a level.
         prop_assert_eq!(eval("a - b.1 - \"c-d e\""), on(minus, &on(minus, &a, &b), &c).bits());
-        // `&` before `-` before `^` before `|`, `!` before all.
-        prop_assert_eq!(eval("a - b.1 & \"c-d e\""), on(minus, &a, &on(and, &b, &c)).bits());
+        // `-` before `&` before `^` before `|`, `!` before all: as in Rust and Python.
+        prop_assert_eq!(eval("a - b.1 & \"c-d e\""), on(and, &on(minus, &a, &b), &c).bits());
         prop_assert_eq!(eval("a ^ b.1 - \"c-d e\""), on(xor, &a, &on(minus, &b, &c)).bits());
         prop_assert_eq!(eval("a | b.1 ^ \"c-d e\""), on(or, &a, &on(xor, &b, &c)).bits());
         prop_assert_eq!(eval("a & b.1 | \"c-d e\""), on(or, &on(and, &a, &b), &c).bits());

@@ -3,10 +3,9 @@
 //! The metadata hold `format` = `mathneuro-norms`, `version` = `1`, and as JSON `weights` (site to the weights that read
 //! it), `tokens` (site to tokens), `counts` (texts, skipped, truncated) and `meta` (model, data and options).
 
-use std::borrow::Cow;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 
-use safetensors::tensor::{Dtype, SafeTensors, View};
+use safetensors::tensor::{Dtype, SafeTensors};
 use serde::{Serialize, de::DeserializeOwned};
 
 use crate::error::{Result, ScoreError};
@@ -17,36 +16,8 @@ const VERSION: &str = "1";
 /// The header's key for what is no tensor.
 const METADATA: &str = "__metadata__";
 
-struct Vector<'v> {
-    shape: [usize; 1],
-    values: &'v [f64],
-}
-
-impl View for Vector<'_> {
-    fn dtype(&self) -> Dtype {
-        Dtype::F64
-    }
-
-    fn shape(&self) -> &[usize] {
-        &self.shape
-    }
-
-    fn data(&self) -> Cow<'_, [u8]> {
-        Cow::Owned(
-            self.values
-                .iter()
-                .flat_map(|value| value.to_le_bytes())
-                .collect(),
-        )
-    }
-
-    fn data_len(&self) -> usize {
-        8 * self.values.len()
-    }
-}
-
 impl NormStats {
-    /// The bytes of the statistics file.
+    /// The bytes of the statistics file: the same for the same statistics, so that files can be compared by their hash.
     ///
     /// # Errors
     /// [`ScoreError::File`] when a name cannot stand in such a file.
@@ -63,24 +34,38 @@ impl NormStats {
             .map(|(site, norms)| (site, norms.tokens))
             .collect();
         let counts = [self.texts(), self.skipped_texts(), self.truncated_texts()];
-        let metadata = HashMap::from([
-            ("format".to_owned(), FORMAT.to_owned()),
-            ("version".to_owned(), VERSION.to_owned()),
-            ("weights".to_owned(), to_json(&weights)?),
-            ("tokens".to_owned(), to_json(&tokens)?),
-            ("counts".to_owned(), to_json(&counts)?),
-            ("meta".to_owned(), to_json(self.meta())?),
+        let metadata = BTreeMap::from([
+            ("format", FORMAT.to_owned()),
+            ("version", VERSION.to_owned()),
+            ("weights", to_json(&weights)?),
+            ("tokens", to_json(&tokens)?),
+            ("counts", to_json(&counts)?),
+            ("meta", to_json(self.meta())?),
         ]);
-        let vectors = self.sites().map(|(site, norms)| {
-            (
-                site,
-                Vector {
-                    shape: [norms.norms.len()],
-                    values: &norms.norms,
-                },
-            )
-        });
-        safetensors::serialize(vectors, Some(metadata)).map_err(|error| bad(error.to_string()))
+        // The safetensors crate keeps metadata in a hash map, so its writer puts them in another order each time.
+        let mut header = BTreeMap::from([(METADATA, serde_json::json!(metadata))]);
+        let mut end = 0;
+        for (site, norms) in self.sites() {
+            let start = end;
+            end += 8 * norms.norms.len();
+            let tensor = serde_json::json!({
+                "dtype": "F64",
+                "shape": [norms.norms.len()],
+                "data_offsets": [start, end],
+            });
+            header.insert(site, tensor);
+        }
+        let mut header = to_json(&header)?.into_bytes();
+        header.resize(header.len().next_multiple_of(8), b' ');
+        let mut bytes = Vec::with_capacity(8 + header.len() + end);
+        bytes.extend_from_slice(&(header.len() as u64).to_le_bytes());
+        bytes.append(&mut header);
+        for (_, norms) in self.sites() {
+            for value in &norms.norms {
+                bytes.extend_from_slice(&value.to_le_bytes());
+            }
+        }
+        Ok(bytes)
     }
 
     /// Reads the bytes of a statistics file.

@@ -139,6 +139,7 @@ proptest! {
         let stats = stats(&data, &attn, &mlp, tokens);
         let read = NormStats::from_bytes(&stats.to_bytes().unwrap()).unwrap();
         prop_assert_eq!(&read, &stats);
+        prop_assert_eq!(read.to_bytes(), stats.to_bytes(), "the same file for the same statistics");
         let bits = |stats: &NormStats| -> Vec<u64> {
             stats.norms_for("up_proj").unwrap().iter().map(|v| v.to_bits()).collect()
         };
