@@ -25,7 +25,9 @@ pub struct Panel {
     pub series: Vec<Series>,
 }
 
-const PANEL: (u32, u32) = (360, 320);
+const PANEL: (u32, u32) = (360, 300);
+/// Panels side by side.
+const COLUMNS: usize = 3;
 const COLOURS: [RGBColor; 4] = [
     RGBColor(200, 60, 50),
     RGBColor(90, 90, 90),
@@ -33,7 +35,7 @@ const COLOURS: [RGBColor; 4] = [
     RGBColor(40, 140, 90),
 ];
 
-/// Draws the panels side by side.
+/// Draws the panels in lines of three, with the legend in the first.
 ///
 /// # Errors
 /// The file cannot be written.
@@ -45,12 +47,15 @@ pub fn draw(path: &Path, panels: &[Panel]) -> Result<()> {
     if drawable.is_empty() {
         return Ok(());
     }
-    let size = (PANEL.0 * drawable.len() as u32, PANEL.1);
+    let columns = drawable.len().min(COLUMNS);
+    let lines = drawable.len().div_ceil(columns);
+    let size = (PANEL.0 * columns as u32, PANEL.1 * lines as u32);
     let root = SVGBackend::new(path, size).into_drawing_area();
     let failed = |error: &dyn std::fmt::Display| anyhow!("cannot draw {}: {error}", path.display());
     root.fill(&WHITE).map_err(|e| failed(&e))?;
-    for (area, panel) in root.split_evenly((1, drawable.len())).iter().zip(drawable) {
-        draw_panel(area, panel).map_err(|e| failed(&e))?;
+    let areas = root.split_evenly((lines, columns));
+    for (index, (area, panel)) in areas.iter().zip(drawable).enumerate() {
+        draw_panel(area, panel, index == 0).map_err(|e| failed(&e))?;
     }
     root.present().map_err(|e| failed(&e))
 }
@@ -58,6 +63,7 @@ pub fn draw(path: &Path, panels: &[Panel]) -> Result<()> {
 fn draw_panel(
     area: &DrawingArea<SVGBackend<'_>, plotters::coord::Shift>,
     panel: &Panel,
+    legend: bool,
 ) -> Result<(), Box<dyn std::error::Error>> {
     let all: Vec<&[f64; 4]> = panel.series.iter().flat_map(|s| &s.points).collect();
     let ks = || all.iter().map(|p| p[0]).filter(|k| *k > 0.0);
@@ -103,9 +109,12 @@ fn draw_panel(
             points().map(|p| ErrorBar::new_vertical(p[0], p[2], p[1], p[3], colour.filled(), 5)),
         )?;
     }
-    chart
-        .configure_series_labels()
-        .background_style(WHITE.mix(0.8))
-        .draw()?;
+    if legend {
+        chart
+            .configure_series_labels()
+            .position(SeriesLabelPosition::UpperRight)
+            .background_style(WHITE.mix(0.8))
+            .draw()?;
+    }
     Ok(())
 }
