@@ -1,0 +1,245 @@
+//! The engine on tiny models against the plain way: one full forward pass per token, without cache or batch.
+
+use mathneuro_core::Checkpoint;
+use mathneuro_core::capture::tch::Kind;
+use mathneuro_core::capture::{Batch, LoadOptions, Logits, Model, TextTokenizer};
+use mathneuro_core::eval::{Engine, EvalError, GenerateOptions, LoglikItem, StopReason};
+use mathneuro_tests::fixture;
+
+const MODELS: [&str; 3] = ["tiny-llama", "tiny-llama3", "tiny-qwen2"];
+
+fn load(name: &str) -> (Model, TextTokenizer) {
+    let checkpoint = Checkpoint::open(fixture(name)).unwrap();
+    let options = LoadOptions::default().with_dtype(Kind::Float);
+    (
+        Model::load(&checkpoint, &options).unwrap(),
+        TextTokenizer::from_dir(fixture(name)).unwrap(),
+    )
+}
+
+fn words(ids: impl IntoIterator<Item = u32>) -> String {
+    ids.into_iter()
+        .map(|id| format!("w{id}"))
+        .collect::<Vec<_>>()
+        .join(" ")
+}
+
+/// Prompts with a beginning in common and ends of different lengths.
+fn prompts() -> Vec<String> {
+    (0..7u32)
+        .map(|n| words((10..20).chain((0..=n).map(|i| 30 + 7 * n + i))))
+        .collect()
+}
+
+/// Log-probabilities after the last of these tokens.
+fn next(model: &Model, ids: &[u32]) -> Vec<f64> {
+    let batch = Batch::new(&[ids]).unwrap();
+    let logits = model.forward(&batch, None, Logits::Last).unwrap().unwrap();
+    Vec::<f64>::try_from(
+        logits
+            .log_softmax(-1, Kind::Float)
+            .to_kind(Kind::Double)
+            .view([-1]),
+    )
+    .unwrap()
+}
+
+fn greedy(model: &Model, tokenizer: &TextTokenizer, prompt: &str, limit: usize) -> Vec<u32> {
+    let mut ids = tokenizer.encode(prompt, false).unwrap();
+    let start = ids.len();
+    while ids.len() < start + limit {
+        let scores = next(model, &ids);
+        let best = (0..scores.len())
+            .max_by(|a, b| scores[*a].total_cmp(&scores[*b]))
+            .unwrap();
+        ids.push(best as u32);
+        if tokenizer.eos().contains(&(best as u32)) {
+            break;
+        }
+    }
+    ids.split_off(start)
+}
+
+fn quiet(_: usize, _: usize) -> bool {
+    true
+}
+
+#[test]
+fn answers_do_not_depend_on_the_batch() {
+    for name in MODELS {
+        let (model, tokenizer) = load(name);
+        let expected: Vec<Vec<u32>> = prompts()
+            .iter()
+            .map(|prompt| greedy(&model, &tokenizer, prompt, 20))
+            .collect();
+        for batch in [1, 2, 3, 7, 50] {
+            let options = GenerateOptions::default()
+                .with_max_new_tokens(20)
+                .with_batch_size(batch);
+            let engine = Engine::new(&model, &tokenizer);
+            let found = engine.generate(&prompts(), &options, &mut quiet).unwrap();
+            let ids: Vec<Vec<u32>> = found.iter().map(|answer| answer.ids.clone()).collect();
+            assert_eq!(ids, expected, "{name}, batch {batch}");
+        }
+    }
+}
+
+#[test]
+fn a_stop_string_ends_an_answer_and_is_not_part_of_it() {
+    let (model, tokenizer) = load("tiny-llama");
+    let engine = Engine::new(&model, &tokenizer);
+    let prompt = &prompts()[..1];
+    let free = GenerateOptions::default().with_max_new_tokens(12);
+    let whole = &engine.generate(prompt, &free, &mut quiet).unwrap()[0];
+    assert_eq!(whole.reason, StopReason::Length);
+    // A piece of the answer that begins in one token and ends in another.
+    let stop = &whole.text[4..whole.text.len() / 2];
+    let options = free.clone().with_stop([stop, "never", ""]);
+    let cut = &engine.generate(prompt, &options, &mut quiet).unwrap()[0];
+    assert_eq!(cut.reason, StopReason::Stop);
+    assert_eq!(cut.text, whole.text[..whole.text.find(stop).unwrap()]);
+    assert!(cut.ids.len() < whole.ids.len());
+    let unreached = free.with_stop(["never"]);
+    assert_eq!(
+        &engine.generate(prompt, &unreached, &mut quiet).unwrap()[0],
+        whole
+    );
+}
+
+#[test]
+fn log_likelihoods_are_those_of_the_whole_text() {
+    for name in MODELS {
+        let (model, tokenizer) = load(name);
+        // Contexts of several lengths; continuations of one and of several tokens.
+        let items: Vec<LoglikItem> = (1..6u32)
+            .map(|n| LoglikItem {
+                context: words(20..20 + 3 * n),
+                continuations: (0..4)
+                    .map(|c| format!(" {}", words(40 + c..41 + c + c * n)))
+                    .collect(),
+            })
+            .collect();
+        let found = Engine::new(&model, &tokenizer)
+            .loglikelihood(&items, &mut quiet)
+            .unwrap();
+        for (item, scores) in items.iter().zip(&found.items) {
+            for (continuation, score) in item.continuations.iter().zip(scores) {
+                let start = tokenizer.encode(&item.context, false).unwrap().len();
+                let ids = tokenizer
+                    .encode(&format!("{}{continuation}", item.context), false)
+                    .unwrap();
+                let (mut sum, mut is_greedy) = (0.0, true);
+                for place in start..ids.len() {
+                    let scores = next(&model, &ids[..place]);
+                    let chosen = scores[ids[place] as usize];
+                    sum += chosen;
+                    is_greedy &= scores.iter().all(|other| *other <= chosen);
+                }
+                assert!(
+                    (score.sum - sum).abs() < 1e-4,
+                    "{name}: {} against {sum}",
+                    score.sum
+                );
+                assert_eq!(
+                    (score.tokens, score.is_greedy),
+                    (ids.len() - start, is_greedy)
+                );
+            }
+        }
+    }
+}
+
+#[test]
+fn a_long_context_is_cut_from_the_left_and_counted() {
+    let (model, tokenizer) = load("tiny-llama");
+    let item = |words: String| LoglikItem {
+        context: words,
+        continuations: vec![" w5".to_owned()],
+    };
+    // The model's context is 64; the last token is predicted, not run.
+    let long = item(words((0..90).map(|n| 10 + n % 80)));
+    let fitting = item(words((26..90).map(|n| 10 + n % 80)));
+    let found = Engine::new(&model, &tokenizer)
+        .loglikelihood(&[long, fitting], &mut quiet)
+        .unwrap();
+    assert_eq!(found.truncated, 1);
+    assert!((found.items[0][0].sum - found.items[1][0].sum).abs() < 1e-6);
+}
+
+#[test]
+fn perplexity_is_the_mean_over_windows() {
+    let (model, tokenizer) = load("tiny-qwen2");
+    let text = words((0..100).map(|n| 3 + (n * n) % 90));
+    let found = Engine::new(&model, &tokenizer)
+        .perplexity(&text, &mut quiet)
+        .unwrap();
+    let begin = tokenizer.bos().unwrap();
+    let ids = [vec![begin], tokenizer.encode(&text, false).unwrap()].concat();
+    assert_eq!((ids.len(), found.tokens), (101, 100));
+    let mut sum = 0.0;
+    for window in [0..64, 64..100] {
+        for place in window.clone() {
+            sum -= next(&model, &ids[window.start..=place])[ids[place + 1] as usize];
+        }
+    }
+    assert!((found.token.value.ln() - sum / 100.0).abs() < 1e-4);
+    let bits = sum / text.len() as f64 / std::f64::consts::LN_2;
+    assert!((found.bits_per_byte - bits).abs() < 1e-4);
+}
+
+#[test]
+fn what_the_engine_refuses() {
+    let (model, tokenizer) = load("tiny-llama");
+    let engine = Engine::new(&model, &tokenizer);
+    let options = GenerateOptions::default().with_max_new_tokens(10);
+    let long = words((0..60).map(|n| 3 + n));
+    let error = engine
+        .generate(&["w5", &long], &options, &mut quiet)
+        .unwrap_err();
+    assert!(matches!(
+        error,
+        EvalError::PromptTooLong {
+            index: 1,
+            tokens: 60,
+            new: 10,
+            limit: 64
+        }
+    ));
+    assert!(matches!(
+        engine.generate(&[""], &options, &mut quiet),
+        Err(EvalError::NoTokens(_))
+    ));
+    let none: [&str; 0] = [];
+    assert!(
+        engine
+            .generate(&none, &options, &mut quiet)
+            .unwrap()
+            .is_empty()
+    );
+    let zero = options.clone().with_batch_size(0);
+    assert!(matches!(
+        engine.generate(&["w5"], &zero, &mut quiet),
+        Err(EvalError::TooSmall { .. })
+    ));
+    let stopped = engine.generate(
+        &["w5", "w6 w7"],
+        &options.with_batch_size(1),
+        &mut |_, _| false,
+    );
+    assert!(matches!(
+        stopped,
+        Err(EvalError::Interrupted { done: 1, total: 2 })
+    ));
+    assert!(matches!(
+        engine.perplexity("", &mut quiet),
+        Err(EvalError::NoTokens(_))
+    ));
+    let nothing = LoglikItem {
+        context: "w5".to_owned(),
+        continuations: vec![String::new()],
+    };
+    assert!(matches!(
+        engine.loglikelihood(&[nothing], &mut quiet),
+        Err(EvalError::NoTokens(_))
+    ));
+}
