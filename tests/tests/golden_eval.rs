@@ -3,7 +3,10 @@
 use mathneuro_core::Checkpoint;
 use mathneuro_core::capture::tch::Kind;
 use mathneuro_core::capture::{LoadOptions, Model, TextTokenizer};
-use mathneuro_core::eval::{Engine, GenerateOptions, LoglikItem, gsm8k_cot_prompt};
+use mathneuro_core::eval::{
+    Choice, Engine, GenerateOptions, LoglikItem, Passage, gsm8k_cot_prompt, mmlu_context,
+    race_context,
+};
 use mathneuro_tests::{golden, model};
 use serde_json::Value;
 
@@ -121,4 +124,75 @@ fn five_gsm8k_answers_token_for_token() {
             assert_eq!(ours.text, item["text"].as_str().unwrap(), "row {row}");
         }
     }
+}
+
+#[test]
+fn race_contexts_as_the_harness_writes_them() {
+    let documents = read("race_style_docs.json");
+    let items = read("eval_mc_SmolLM2.json");
+    let items = items["items"].as_array().unwrap();
+    let documents = documents.as_array().unwrap();
+    assert_eq!(documents.len(), 10);
+    for document in documents {
+        let questions = document["problems"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|problem| Choice {
+                question: text(&problem["question"]),
+                subject: String::new(),
+                choices: problem["options"]
+                    .as_array()
+                    .unwrap()
+                    .iter()
+                    .map(text)
+                    .collect(),
+                answer: usize::from(problem["answer"].as_str().unwrap().as_bytes()[0] - b'A'),
+            });
+        let passage = Passage {
+            article: text(&document["article"]),
+            questions: questions.collect(),
+        };
+        let item = items
+            .iter()
+            .find(|item| item["id"] == document["id"])
+            .unwrap();
+        assert_eq!(race_context(&passage), item["context"].as_str().unwrap());
+    }
+}
+
+#[test]
+fn mmlu_contexts_as_the_harness_writes_them() {
+    let items = read("eval_mc_SmolLM2.json");
+    let items = items["items"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .filter(|item| item["task"] != "race");
+    let mut compared = 0;
+    for item in items {
+        // Taken apart and put together again: subject, question and choices are in the text.
+        let context = item["context"].as_str().unwrap();
+        let (head, rest) = context.split_once(".\n\n").unwrap();
+        let subject = head.rsplit_once(" about ").unwrap().1.replace(' ', "_");
+        let (question, choices) = rest.rsplit_once("\nA. ").unwrap();
+        let choices = choices.strip_suffix("\nAnswer:").unwrap();
+        let mut parts = Vec::new();
+        let mut open = choices;
+        for letter in ["B", "C", "D"] {
+            let (part, after) = open.split_once(&format!("\n{letter}. ")).unwrap();
+            parts.push(part.to_owned());
+            open = after;
+        }
+        parts.push(open.to_owned());
+        let question = Choice {
+            question: question.to_owned(),
+            subject,
+            choices: parts,
+            answer: 0,
+        };
+        assert_eq!(mmlu_context(&question), context);
+        compared += 1;
+    }
+    assert_eq!(compared, 10);
 }
