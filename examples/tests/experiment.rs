@@ -1,5 +1,7 @@
 //! The experiments as a user meets them, on a tiny model: what they leave, how they resume, what they refuse.
 
+#![allow(clippy::unwrap_used)] // A test's helper may panic as the test itself may.
+
 use std::fs;
 use std::path::{Path, PathBuf};
 

@@ -1,5 +1,7 @@
 //! An edited checkpoint, as Python sees it.
 
+#![allow(clippy::unwrap_used)] // A test's helper may panic as the test itself may.
+
 use std::process::Command;
 
 use mathneuro_core::{

@@ -1,5 +1,7 @@
 //! The engine on tiny models against the plain way: one full forward pass per token, without cache or batch.
 
+#![allow(clippy::unwrap_used)] // A test's helper may panic as the test itself may.
+
 use mathneuro_core::Checkpoint;
 use mathneuro_core::capture::tch::Kind;
 use mathneuro_core::capture::{Batch, LoadOptions, Logits, Model, TextTokenizer};

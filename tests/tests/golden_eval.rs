@@ -1,5 +1,7 @@
 //! Log-likelihoods and generations on SmolLM2 in float32 against values that agree with lm-evaluation-harness.
 
+#![allow(clippy::unwrap_used)] // A test's helper may panic as the test itself may.
+
 use mathneuro_core::Checkpoint;
 use mathneuro_core::capture::tch::Kind;
 use mathneuro_core::capture::{LoadOptions, Model, TextTokenizer};

@@ -1,6 +1,8 @@
 //! Our own float32 forward pass on SmolLM2 against an independent PyTorch program: logits, log-probabilities,
 //! norms, and the masks that follow from them.
 
+#![allow(clippy::unwrap_used)] // A test's helper may panic as the test itself may.
+
 use mathneuro_capture::{Batch, LoadOptions, Logits, Model, NormRecorder};
 use mathneuro_core::capture::tch::{Kind, Tensor};
 use mathneuro_core::{Checkpoint, Group, ParamMask, Rule, top_k, weight_matrix};

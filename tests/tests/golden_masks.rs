@@ -1,5 +1,7 @@
 //! From the stored norms of an independent PyTorch program: every mask count and hash, exactly.
 
+#![allow(clippy::unwrap_used)] // A test's helper may panic as the test itself may.
+
 use std::collections::BTreeMap;
 
 use mathneuro_core::{Checkpoint, Group, ParamMask, Rule, top_k, weight_matrix};

@@ -1,5 +1,7 @@
 //! From norms to isolated parameters, without libtorch: the laws that the sets obey, and what is refused.
 
+#![allow(clippy::unwrap_used)] // A test's helper may panic as the test itself may.
+
 use std::path::Path;
 
 use mathneuro_core::checkpoint::{Dtype, save};

@@ -1,5 +1,7 @@
 //! Data files: what is read of each shape, and what is said of a bad one.
 
+#![allow(clippy::unwrap_used)] // A test's helper may panic as the test itself may.
+
 use std::path::PathBuf;
 
 use mathneuro_eval::{Choice, EvalError, Passage, Problem, calibration_texts, read_documents};
