@@ -1,20 +1,17 @@
 //! A Hugging Face folder as one set of named tensors.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::ops::Range;
-use std::path::{Component, Path, PathBuf};
+use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
 use safetensors::tensor::Dtype;
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 
-use crate::error::{CheckpointError, Result, io};
+use crate::error::{CheckpointError, Result};
+use crate::folder;
 use crate::shard::Shard;
-
-const SINGLE: &str = "model.safetensors";
-const INDEX: &str = "model.safetensors.index.json";
-const CONFIG: &str = "config.json";
 
 /// An opened checkpoint: configuration and memory-mapped tensors.
 ///
@@ -86,44 +83,28 @@ impl<'a> TensorView<'a> {
 impl Checkpoint {
     /// Opens a folder with `config.json` and `model.safetensors`, or `model.safetensors.index.json` and its shards.
     ///
+    /// Links are followed (the cache of the Hugging Face hub is made of them).
+    ///
     /// # Errors
-    /// No such folder; not a checkpoint (the message says what is there); a missing, truncated or overlong shard;
-    /// overlapping offsets; an index that names a tensor its shard lacks, or a shard outside the folder; a tensor in
-    /// two shards or in none of the index's; invalid JSON.
+    /// No such folder; not a checkpoint (the message says what was looked for and what is there); weights in one file
+    /// and an index of others, of which transformers reads the first and vLLM the second; a missing, truncated or
+    /// overlong shard; offsets that overlap or leave gaps; a name that comes twice; an index that names a tensor its
+    /// shard lacks, or a shard outside the folder; a tensor in two shards or in none of the index's; invalid JSON;
+    /// quantised weights.
     pub fn open(dir: impl AsRef<Path>) -> Result<Self> {
         let dir = dir.as_ref();
-        if !dir.is_dir() {
-            return Err(CheckpointError::NoSuchFolder(dir.to_owned()));
-        }
-        let index = dir.join(INDEX);
-        let (shards, map) = if index.is_file() {
-            let map = read_index(&index)?;
-            let files: BTreeSet<&String> = map.values().collect();
-            let shards = files
-                .into_iter()
-                .map(|file| open_shard(dir, &index, file))
-                .collect::<Result<Vec<Shard>>>()?;
-            (shards, Some(map))
-        } else if dir.join(SINGLE).is_file() {
-            (vec![Shard::open(dir.join(SINGLE))?], None)
-        } else {
-            return Err(CheckpointError::NotACheckpoint {
-                path: dir.to_owned(),
-                found: describe(dir)?,
-            });
-        };
+        let (shards, index) = folder::open_shards(dir)?;
         let tensors = gather(&shards, dir)?;
-        if let Some(map) = map {
-            check_index(&index, &map, &shards, &tensors)?;
+        if let Some(index) = index {
+            index.check(&shards, |name| Some(tensors.get(name)?.shard))?;
+            if let Some(name) = tensors.keys().find(|name| !index.contains(name)) {
+                return Err(
+                    index.error(format!("tensor {name} is in a shard but not in the index"))
+                );
+            }
         }
-        let config = read_json(&dir.join(CONFIG))?;
-        if !config.is_object() {
-            let reason = "an object is needed".to_owned();
-            return Err(CheckpointError::BadJson {
-                path: dir.join(CONFIG),
-                reason,
-            });
-        }
+        let config = folder::read_config(dir)?;
+        check_not_quantised(dir, &config, &tensors)?;
         Ok(Self {
             dir: dir.to_owned(),
             config,
@@ -185,102 +166,82 @@ impl Checkpoint {
     }
 
     /// The tensors of one shard with their byte ranges in its file, in order of position.
-    pub(crate) fn tensors_of(&self, shard: usize) -> Vec<(TensorView<'_>, Range<usize>)> {
-        let mut tensors: Vec<_> = self
-            .tensors
-            .iter()
-            .filter(|(_, entry)| entry.shard == shard)
-            .map(|(name, entry)| (self.view(name, entry), entry.range.clone()))
-            .collect();
-        tensors.sort_by_key(|(_, range)| (range.start, range.end));
-        tensors
+    pub(crate) fn tensors_of(
+        &self,
+        shard: usize,
+    ) -> impl Iterator<Item = (TensorView<'_>, Range<usize>)> {
+        let shard = &self.shards[shard];
+        shard.tensors().iter().map(|info| {
+            let view = TensorView {
+                name: &info.name,
+                dtype: info.dtype,
+                shape: &info.shape,
+                bytes: &shard.bytes()[info.range.clone()],
+            };
+            (view, info.range.clone())
+        })
     }
 
     /// Bytes of all tensors.
     pub fn total_bytes(&self) -> usize {
+        // Each file was checked to be as long as its tensors, so the sum fits.
         self.tensors.values().map(|entry| entry.range.len()).sum()
     }
 
     /// What identifies the weights: `sha256:` and the SHA-256 over all tensors in order of name, each as its name, a
     /// zero byte and its bytes. How the tensors are spread over shards does not matter. Computed at the first call,
-    /// which reads every tensor once.
+    /// which reads every tensor once (about a second a gigabyte); further calls, from any thread, cost nothing.
     ///
     /// # Errors
-    /// None today; reading a mapped file that was cut short ends the process instead.
+    /// [`CheckpointError::Io`] when a file cannot be read any more, for example since it was cut short.
     pub fn fingerprint(&self) -> Result<&str> {
-        Ok(self.fingerprint.get_or_init(|| {
-            let mut hash = Sha256::new();
-            for (name, entry) in &self.tensors {
-                hash.update(name.as_bytes());
-                hash.update([0]);
-                hash.update(self.view(name, entry).bytes());
+        if self.fingerprint.get().is_none() {
+            let computed = self.hash()?;
+            return Ok(self.fingerprint.get_or_init(|| computed));
+        }
+        Ok(self.fingerprint.get().map_or("", String::as_str))
+    }
+
+    fn hash(&self) -> Result<String> {
+        const PIECE: usize = 1 << 20;
+        let mut hash = Sha256::new();
+        let mut buffer = vec![0; PIECE];
+        for (name, entry) in &self.tensors {
+            hash.update(name.as_bytes());
+            hash.update([0]);
+            let Range { mut start, end } = entry.range;
+            while start < end {
+                let piece = &mut buffer[..PIECE.min(end - start)];
+                self.shards[entry.shard].read(start, piece)?;
+                hash.update(&*piece);
+                start += piece.len();
             }
-            let hex: String = hash
-                .finalize()
-                .iter()
-                .map(|byte| format!("{byte:02x}"))
-                .collect();
-            format!("sha256:{hex}")
-        }))
+        }
+        let hex: String = hash
+            .finalize()
+            .iter()
+            .map(|byte| format!("{byte:02x}"))
+            .collect();
+        Ok(format!("sha256:{hex}"))
     }
-}
-
-fn read_index(path: &Path) -> Result<BTreeMap<String, String>> {
-    let bad = |reason: &str| CheckpointError::BadIndex {
-        path: path.to_owned(),
-        reason: reason.to_owned(),
-    };
-    let json = read_json(path)?;
-    let map = json.get("weight_map").and_then(Value::as_object);
-    let map = map.ok_or_else(|| bad("`weight_map` is missing or not an object"))?;
-    if map.is_empty() {
-        return Err(bad("`weight_map` names no tensor"));
-    }
-    map.iter()
-        .map(|(name, file)| {
-            let file = file
-                .as_str()
-                .ok_or_else(|| bad("`weight_map` holds something else than file names"))?;
-            Ok((name.clone(), file.to_owned()))
-        })
-        .collect()
-}
-
-fn open_shard(dir: &Path, index: &Path, file: &str) -> Result<Shard> {
-    let bad = |reason: String| CheckpointError::BadIndex {
-        path: index.to_owned(),
-        reason,
-    };
-    let inside = !file.is_empty()
-        && !file.contains('\\')
-        && Path::new(file)
-            .components()
-            .all(|part| matches!(part, Component::Normal(_)));
-    if !inside {
-        return Err(bad(format!("shard path `{file}` leaves the folder")));
-    }
-    let path = dir.join(file);
-    if !path.is_file() {
-        return Err(bad(format!("shard {file} is missing")));
-    }
-    Shard::open(path)
 }
 
 fn gather(shards: &[Shard], dir: &Path) -> Result<BTreeMap<String, Entry>> {
     let mut tensors: BTreeMap<String, Entry> = BTreeMap::new();
     for (shard, file) in shards.iter().enumerate() {
-        for (name, dtype, shape, range) in file.tensors() {
+        for info in file.tensors() {
             let entry = Entry {
                 shard,
-                dtype,
-                shape,
-                range,
+                dtype: info.dtype,
+                shape: info.shape.clone(),
+                range: info.range.clone(),
             };
-            if let Some(other) = tensors.insert(name.clone(), entry) {
+            if let Some(other) = tensors.insert(info.name.clone(), entry) {
                 return Err(CheckpointError::BadIndex {
                     path: dir.to_owned(),
                     reason: format!(
-                        "tensor {name} is in two shards: {} and {}",
+                        "tensor {} is in two shards: {} and {}",
+                        info.name,
                         shards[other.shard].path().display(),
                         file.path().display()
                     ),
@@ -291,74 +252,29 @@ fn gather(shards: &[Shard], dir: &Path) -> Result<BTreeMap<String, Entry>> {
     Ok(tensors)
 }
 
-fn check_index(
-    index: &Path,
-    map: &BTreeMap<String, String>,
-    shards: &[Shard],
+/// Scores and edits are of real weights, not of codes into a table that stands in another tensor.
+fn check_not_quantised(
+    dir: &Path,
+    config: &Value,
     tensors: &BTreeMap<String, Entry>,
 ) -> Result<()> {
-    let bad = |reason: String| {
-        Err(CheckpointError::BadIndex {
-            path: index.to_owned(),
-            reason,
-        })
+    let quantised = |found: String| CheckpointError::Quantised {
+        path: dir.to_owned(),
+        found,
     };
-    let dir = index.parent().unwrap_or(Path::new(""));
-    for (name, file) in map {
-        let found = tensors.get(name).map(|entry| shards[entry.shard].path());
-        if found != Some(dir.join(file).as_path()) {
-            return bad(format!("tensor {name} is not in its shard {file}"));
-        }
+    if let Some(how) = config.get("quantization_config").filter(|v| !v.is_null()) {
+        let method = how.get("quant_method").and_then(Value::as_str);
+        let method = method.map_or_else(String::new, |method| format!(" ({method})"));
+        return Err(quantised(format!(
+            "config.json has a `quantization_config`{method}"
+        )));
     }
-    match tensors.keys().find(|name| !map.contains_key(*name)) {
-        Some(name) => bad(format!("tensor {name} is in a shard but not in the index")),
+    let small = |(_, entry): &(&String, &Entry)| {
+        let integer = matches!(entry.dtype, Dtype::BOOL | Dtype::U8 | Dtype::I8);
+        entry.dtype.bitsize() <= 8 && !integer
+    };
+    match tensors.iter().find(small) {
+        Some((name, entry)) => Err(quantised(format!("tensor {name} is {:?}", entry.dtype))),
         None => Ok(()),
     }
-}
-
-fn read_json(path: &Path) -> Result<Value> {
-    let bytes = std::fs::read(path).map_err(io("read", path))?;
-    serde_json::from_slice(&bytes).map_err(|error| CheckpointError::BadJson {
-        path: path.to_owned(),
-        reason: error.to_string(),
-    })
-}
-
-/// What a folder without safetensors weights holds instead.
-fn describe(dir: &Path) -> Result<String> {
-    let mut names = Vec::new();
-    for entry in std::fs::read_dir(dir).map_err(io("read", dir))? {
-        names.push(
-            entry
-                .map_err(io("read", dir))?
-                .file_name()
-                .to_string_lossy()
-                .into_owned(),
-        );
-    }
-    names.sort();
-    let with = |endings: &[&str]| {
-        names
-            .iter()
-            .find(|name| endings.iter().any(|end| name.ends_with(end)))
-            .cloned()
-    };
-    if let Some(name) = with(&[".bin", ".pt", ".pth"]) {
-        return Ok(format!(
-            "it has only pickled weights ({name}), which are not read"
-        ));
-    }
-    if let Some(name) = with(&[".gguf"]) {
-        return Ok(format!("it has GGUF weights ({name}), which are not read"));
-    }
-    if let Some(name) = with(&[".safetensors"]) {
-        return Ok(format!("it has {name}, but no index for it"));
-    }
-    Ok(match names.len() {
-        0 => "it is empty".to_owned(),
-        n => format!(
-            "it has {n} entries and no weights, for example {}",
-            names[0]
-        ),
-    })
 }

@@ -11,7 +11,7 @@ pub enum CheckpointError {
     NoSuchFolder(PathBuf),
     /// The folder holds no weights that can be read.
     #[error(
-        "{path} is not a checkpoint: {found}; model.safetensors or model.safetensors.index.json is needed"
+        "{path} is not a checkpoint: {found}; looked for model.safetensors and model.safetensors.index.json"
     )]
     NotACheckpoint {
         /// The folder.
@@ -52,6 +52,22 @@ pub enum CheckpointError {
         path: PathBuf,
         /// What is wrong with it.
         reason: String,
+    },
+    /// Weights in one file, and an index of other files.
+    #[error(
+        "{path} has model.safetensors, and an index of other files: which are the weights is not clear; remove one of them"
+    )]
+    TwoSetsOfWeights {
+        /// The folder.
+        path: PathBuf,
+    },
+    /// Weights that are codes, not numbers.
+    #[error("{path} is quantised: {found}; F32, F16 or BF16 weights are needed")]
+    Quantised {
+        /// The folder.
+        path: PathBuf,
+        /// What says so.
+        found: String,
     },
     /// A tensor that is not there.
     #[error("tensor {name} is not in {path} ({count} tensors, for example {example})")]

@@ -20,8 +20,11 @@
 
 mod checkpoint;
 mod error;
+mod folder;
+mod header;
 mod rewrite;
 mod shard;
+mod unique;
 mod write;
 
 pub use checkpoint::{Checkpoint, TensorView};

@@ -4,18 +4,17 @@ use std::fs::File;
 use std::path::{Path, PathBuf};
 
 use memmap2::Mmap;
-use safetensors::tensor::{Dtype, Metadata};
-use safetensors::{SafeTensorError, SafeTensors};
 
 use crate::error::{CheckpointError, Result, io};
+use crate::header::{self, TensorInfo};
 
 /// A safetensors file, mapped into memory; its header has been checked against its length.
 #[derive(Debug)]
 pub struct Shard {
     path: PathBuf,
+    file: File,
     map: Mmap,
-    header: Metadata,
-    data_start: usize,
+    tensors: Vec<TensorInfo>,
 }
 
 impl Shard {
@@ -25,18 +24,15 @@ impl Shard {
         // SAFETY: the mapping is read-only, and files of a checkpoint are not changed in place while in use: this crate
         // itself only ever replaces files by renaming. The header is checked against the mapped length below.
         let map = unsafe { Mmap::map(&file) }.map_err(io("map", &path))?;
-        let (header_len, header) =
-            SafeTensors::read_metadata(&map).map_err(|error| CheckpointError::BadShard {
-                path: path.clone(),
-                reason: explain(&map, error),
-            })?;
-        let data_start = 8 + header_len;
-        Ok(Self {
-            path,
-            map,
-            header,
-            data_start,
-        })
+        match header::read(&map) {
+            Ok(tensors) => Ok(Self {
+                path,
+                file,
+                map,
+                tensors,
+            }),
+            Err(reason) => Err(CheckpointError::BadShard { path, reason }),
+        }
     }
 
     /// The file.
@@ -49,29 +45,28 @@ impl Shard {
         &self.map
     }
 
-    /// Name, type, shape and byte range (in the file) of every tensor.
-    pub(crate) fn tensors(
-        &self,
-    ) -> impl Iterator<Item = (String, Dtype, Vec<usize>, std::ops::Range<usize>)> + '_ {
-        self.header.tensors().into_iter().map(|(name, info)| {
-            let (start, end) = info.data_offsets;
-            let range = self.data_start + start..self.data_start + end;
-            (name, info.dtype, info.shape.clone(), range)
-        })
+    /// Its tensors, in order of position; ranges are counted from the start of the file.
+    pub(crate) fn tensors(&self) -> &[TensorInfo] {
+        &self.tensors
     }
-}
 
-/// Why a file is none: for one that is cut short or too long, by how much.
-fn explain(file: &[u8], error: SafeTensorError) -> String {
-    let declared = || {
-        let (length, rest) = file.split_first_chunk()?;
-        let length = usize::try_from(u64::from_le_bytes(*length)).ok()?;
-        let header: Metadata = serde_json::from_slice(rest.get(..length)?).ok()?;
-        Some((8 + length).saturating_add(header.data_len()))
-    };
-    if let (SafeTensorError::MetadataIncompleteBuffer, Some(declared)) = (&error, declared()) {
-        let found = file.len();
-        return format!("its header declares {declared} bytes, the file has {found}");
+    /// Copies a part of the file into a buffer.
+    ///
+    /// Read instead of copied from the mapping: what is touched through a mapping counts as the process's memory, and a
+    /// file that was cut short meanwhile is an error here, not a signal.
+    #[cfg(unix)]
+    pub(crate) fn read(&self, offset: usize, buffer: &mut [u8]) -> Result<()> {
+        use std::os::unix::fs::FileExt;
+        self.file
+            .read_exact_at(buffer, offset as u64)
+            .map_err(io("read", &self.path))
     }
-    error.to_string()
+
+    /// Copies a part of the file into a buffer.
+    #[cfg(not(unix))]
+    pub(crate) fn read(&self, offset: usize, buffer: &mut [u8]) -> Result<()> {
+        let _ = &self.file;
+        buffer.copy_from_slice(&self.map[offset..offset + buffer.len()]);
+        Ok(())
+    }
 }

@@ -1,10 +1,11 @@
 //! Safe writing: a file or a folder is there complete or not at all.
 
+use std::ffi::OsStr;
 use std::fs::{self, File};
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 
-use tempfile::{NamedTempFile, TempDir};
+use tempfile::TempDir;
 
 use crate::error::{CheckpointError, Result, io as io_error};
 
@@ -18,34 +19,64 @@ pub fn write_atomic(
 ) -> Result<()> {
     let path = path.as_ref();
     let failed = || io_error("write", path);
-    let parent = match path.parent() {
-        Some(parent) if !parent.as_os_str().is_empty() => parent,
-        _ => Path::new("."),
-    };
-    let temporary = NamedTempFile::new_in(parent).map_err(failed())?;
+    let name = path.file_name().ok_or_else(|| no_name(path))?;
+    let temporary = sibling(&sibling_prefix(name), FILE_MODE)
+        .tempfile_in(parent_of(path))
+        .map_err(failed())?;
     let mut buffered = BufWriter::new(temporary.as_file());
     write(&mut buffered)
         .and_then(|()| buffered.flush())
         .map_err(failed())?;
     drop(buffered);
     temporary.as_file().sync_all().map_err(failed())?;
-    make_readable(temporary.as_file()).map_err(failed())?;
     temporary
         .persist(path)
         .map_err(|error| failed()(error.error))?;
+    sync_dir(parent_of(path));
     Ok(())
 }
 
-/// Temporary files are made for their owner only; results are for everyone, as usual files are.
-#[cfg(unix)]
-fn make_readable(file: &File) -> io::Result<()> {
-    use std::os::unix::fs::PermissionsExt;
-    file.set_permissions(fs::Permissions::from_mode(0o644))
+fn no_name(path: &Path) -> CheckpointError {
+    CheckpointError::BadPath {
+        path: path.to_owned(),
+        reason: "it has no name of its own",
+    }
 }
 
-#[cfg(not(unix))]
-fn make_readable(_file: &File) -> io::Result<()> {
-    Ok(())
+/// What usual files and folders are made with, less the user's umask; temporary ones would be for their owner only.
+const FILE_MODE: u32 = 0o666;
+const DIR_MODE: u32 = 0o777;
+
+/// How temporary siblings of a path are made: hidden, and named after it.
+fn sibling(prefix: &str, mode: u32) -> tempfile::Builder<'_, 'static> {
+    let mut builder = tempfile::Builder::new();
+    builder.prefix(prefix).suffix(".tmp");
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::PermissionsExt;
+        builder.permissions(fs::Permissions::from_mode(mode));
+    }
+    #[cfg(not(unix))]
+    let _ = mode;
+    builder
+}
+
+fn sibling_prefix(name: &OsStr) -> String {
+    format!(".{}.", name.to_string_lossy())
+}
+
+fn parent_of(path: &Path) -> &Path {
+    match path.parent() {
+        Some(parent) if !parent.as_os_str().is_empty() => parent,
+        _ => Path::new("."),
+    }
+}
+
+/// A rename is on disk once its folder is. Not every system can do that; nothing is lost where it cannot.
+fn sync_dir(dir: &Path) {
+    if let Ok(dir) = File::open(dir) {
+        let _ = dir.sync_all();
+    }
 }
 
 /// A folder under construction beside its destination. [`DirWriter::commit`] renames it into place; dropping it
@@ -67,18 +98,10 @@ impl DirWriter {
         check_free(destination)?;
         let name = destination
             .file_name()
-            .ok_or_else(|| CheckpointError::BadPath {
-                path: destination.to_owned(),
-                reason: "it has no name of its own",
-            })?;
-        let parent = match destination.parent() {
-            Some(parent) if !parent.as_os_str().is_empty() => parent,
-            _ => Path::new("."),
-        };
+            .ok_or_else(|| no_name(destination))?;
+        let parent = parent_of(destination);
         fs::create_dir_all(parent).map_err(io_error("create", parent))?;
-        let stage = tempfile::Builder::new()
-            .prefix(&format!(".{}.", name.to_string_lossy()))
-            .suffix(".tmp")
+        let stage = sibling(&sibling_prefix(name), DIR_MODE)
             .tempdir_in(parent)
             .map_err(io_error("create a folder beside", destination))?;
         Ok(Self {
@@ -93,6 +116,9 @@ impl DirWriter {
     }
 
     /// Writes one file of it; its parent folders are made.
+    ///
+    /// It is not forced to disk, which would take longer than a copy of the model: what a power cut leaves half written
+    /// is refused by [`Checkpoint::open`](crate::Checkpoint::open), and can be made again.
     ///
     /// # Errors
     /// [`CheckpointError::Io`] with the path.
@@ -109,7 +135,6 @@ impl DirWriter {
         let mut buffered = BufWriter::with_capacity(1 << 20, file);
         write(&mut buffered)
             .and_then(|()| buffered.flush())
-            .and_then(|()| buffered.get_ref().sync_all())
             .map_err(io_error("write", &path))
     }
 
@@ -119,27 +144,17 @@ impl DirWriter {
     /// [`CheckpointError::Occupied`] when something appeared there meanwhile, [`CheckpointError::Io`].
     pub fn commit(self) -> Result<()> {
         check_free(&self.destination)?;
-        if self.destination.is_dir() {
+        // Elsewhere than on Unix a rename does not replace even an empty folder.
+        if cfg!(not(unix)) && self.destination.is_dir() {
             fs::remove_dir(&self.destination).map_err(io_error("replace", &self.destination))?;
         }
-        open_to_all(self.stage.path()).map_err(io_error("write", &self.destination))?;
         fs::rename(self.stage.path(), &self.destination)
             .map_err(io_error("rename to", &self.destination))?;
         // The stage has another name now; there is nothing left to remove.
         let _ = self.stage.keep();
+        sync_dir(parent_of(&self.destination));
         Ok(())
     }
-}
-
-#[cfg(unix)]
-fn open_to_all(dir: &Path) -> io::Result<()> {
-    use std::os::unix::fs::PermissionsExt;
-    fs::set_permissions(dir, fs::Permissions::from_mode(0o755))
-}
-
-#[cfg(not(unix))]
-fn open_to_all(_dir: &Path) -> io::Result<()> {
-    Ok(())
 }
 
 fn check_free(destination: &Path) -> Result<()> {
@@ -149,6 +164,8 @@ fn check_free(destination: &Path) -> Result<()> {
             .next()
             .and_then(|entry| entry.ok())
             .map(|e| e.file_name().to_string_lossy().into_owned())
+    } else if destination.is_symlink() && !destination.exists() {
+        Some("a link to nothing".to_owned())
     } else if destination.exists() {
         Some("a file".to_owned())
     } else {

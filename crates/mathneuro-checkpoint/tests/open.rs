@@ -233,6 +233,145 @@ fn an_overlong_shard() {
     );
 }
 
+/// A header of tensors of 2^60 bytes each, one after the other as far as the numbers go.
+fn huge_tensors(count: u64) -> String {
+    let entries: Vec<String> = (0..count)
+        .map(|i| {
+            let (start, end) = (i << 60, (i + 1).checked_mul(1 << 60).unwrap_or(u64::MAX));
+            let size = end - start;
+            format!(r#""t{i:02}":{{"dtype":"U8","shape":[{size}],"data_offsets":[{start},{end}]}}"#)
+        })
+        .collect();
+    format!("{{{}}}", entries.join(","))
+}
+
+/// Messages name the tensor, what was found and what is needed.
+#[test]
+fn broken_headers_are_explained() {
+    let dir = tempdir().unwrap();
+    single(dir.path(), &tensors());
+    for (header, data, reason) in [
+        (
+            r#"{"w":{"dtype":"BF16","shape":[2,3],"data_offsets":[0,10]}}"#,
+            10,
+            "tensor w has 10 bytes, BF16 [2, 3] needs 12",
+        ),
+        (
+            r#"{"a":{"dtype":"U8","shape":[8],"data_offsets":[0,8]},"b":{"dtype":"U8","shape":[4],"data_offsets":[6,10]}}"#,
+            10,
+            "tensor b begins at 6, a ends at 8: they overlap",
+        ),
+        (
+            r#"{"a":{"dtype":"U8","shape":[8],"data_offsets":[0,8]},"b":{"dtype":"U8","shape":[1],"data_offsets":[9,10]}}"#,
+            10,
+            "tensor b begins at 9, a ends at 8: the bytes between belong to none",
+        ),
+        (
+            r#"{"w":{"dtype":"Q4_K","shape":[1],"data_offsets":[0,1]}}"#,
+            1,
+            "tensor w has unknown type Q4_K",
+        ),
+        (
+            r#"{"w":{"dtype":"U8","shape":[1],"data_offsets":[0,1]},"w":{"dtype":"U8","shape":[1],"data_offsets":[0,1]}}"#,
+            1,
+            "header: w is there twice",
+        ),
+    ] {
+        write(
+            dir.path(),
+            "model.safetensors",
+            raw_file(header, &bytes(data, 0)),
+        );
+        let found = shard_reason(dir.path());
+        assert!(found.starts_with(reason), "{found} / {reason}");
+    }
+}
+
+/// What other writers leave and readers accept: `null` as metadata, tensors in any order, spaces at the end.
+#[test]
+fn unusual_headers() {
+    let dir = tempdir().unwrap();
+    single(dir.path(), &tensors());
+    let header = r#"{"b":{"dtype":"U8","shape":[2],"data_offsets":[4,6]},"__metadata__":null,
+        "a":{"data_offsets":[0,4],"shape":[],"dtype":"F32"}}   "#;
+    write(
+        dir.path(),
+        "model.safetensors",
+        raw_file(header, &[1, 2, 3, 4, 5, 6]),
+    );
+    let checkpoint = Checkpoint::open(dir.path()).unwrap();
+    assert_eq!(checkpoint.tensor("a").unwrap().bytes(), [1, 2, 3, 4]);
+    assert_eq!(checkpoint.tensor("b").unwrap().bytes(), [5, 6]);
+    write(dir.path(), "model.safetensors", raw_file("{}", &[]));
+    assert_eq!(Checkpoint::open(dir.path()).unwrap().total_bytes(), 0);
+}
+
+#[test]
+fn several_missing_shards_are_listed() {
+    let dir = two_shards();
+    for file in SHARDS {
+        fs::remove_file(dir.path().join(file)).unwrap();
+    }
+    assert_eq!(
+        index_reason(dir.path()),
+        format!("2 of 2 shards are missing: {}", SHARDS.join(", "))
+    );
+}
+
+/// transformers would load the one, vLLM the others.
+#[test]
+fn one_file_and_an_index_of_others() {
+    let dir = two_shards();
+    write(dir.path(), "model.safetensors", shard_file(&tensors()));
+    let message = error(dir.path()).to_string();
+    assert!(message.contains("remove one of them"), "{message}");
+    // An index of that one file is no contradiction.
+    let map: Vec<(&str, &str)> = tensors()
+        .iter()
+        .map(|t| (t.0, "model.safetensors"))
+        .collect();
+    write(dir.path(), "model.safetensors.index.json", index(&map));
+    assert_eq!(Checkpoint::open(dir.path()).unwrap().shards().len(), 1);
+}
+
+#[test]
+fn quantised_weights() {
+    let dir = tempdir().unwrap();
+    let quantised = |expected: &str| match error(dir.path()) {
+        CheckpointError::Quantised { found, .. } => assert_eq!(found, expected),
+        other => panic!("{other}"),
+    };
+    single(dir.path(), &[("w", "F8_E4M3", vec![2, 2], bytes(4, 0))]);
+    quantised("tensor w is F8_E4M3");
+    single(dir.path(), &[("w", "F4", vec![2, 2], bytes(2, 0))]);
+    quantised("tensor w is F4");
+    // Codes in plain integers: only the configuration says what they are.
+    single(dir.path(), &[("w.qweight", "I32", vec![1], bytes(4, 0))]);
+    let config = r#"{"quantization_config": {"quant_method": "gptq", "bits": 4}}"#;
+    write(dir.path(), "config.json", config);
+    quantised("config.json has a `quantization_config` (gptq)");
+    write(dir.path(), "config.json", r#"{"quantization_config": {}}"#);
+    quantised("config.json has a `quantization_config`");
+    // Integers and booleans alone are buffers of usual models.
+    write(
+        dir.path(),
+        "config.json",
+        r#"{"quantization_config": null}"#,
+    );
+    Checkpoint::open(dir.path()).unwrap();
+    single(dir.path(), &[("attn.bias", "BOOL", vec![4], vec![0; 4])]);
+    Checkpoint::open(dir.path()).unwrap();
+}
+
+#[test]
+fn an_index_with_a_name_that_is_there_twice() {
+    let dir = two_shards();
+    let text = format!(r#"{{"weight_map": {{"a": "{0}", "a": "{0}"}}}}"#, SHARDS[0]);
+    write(dir.path(), "model.safetensors.index.json", text);
+    let reason = index_reason(dir.path());
+    assert!(reason.starts_with("a is there twice"), "{reason}");
+}
+
 #[test]
 fn broken_headers() {
     let tensor = |shape: &str, start: u64, end: u64| {
@@ -297,6 +436,49 @@ fn broken_headers() {
             "past the end",
             format!(r#"{{"a":{}}}"#, tensor("[4]", 0, 16)),
             8,
+        ),
+        (
+            "a name that is there twice, with the same place",
+            format!(r#"{{"a":{0},"a":{0}}}"#, tensor("[1]", 0, 4)),
+            4,
+        ),
+        (
+            "offsets that are there twice",
+            r#"{"a":{"dtype":"F32","shape":[1],"data_offsets":[0,8],"data_offsets":[0,4]}}"#
+                .to_owned(),
+            4,
+        ),
+        (
+            "metadata that are there twice",
+            r#"{"__metadata__":{"a":"x"},"__metadata__":{"a":"y"}}"#.to_owned(),
+            0,
+        ),
+        (
+            "metadata that are no text",
+            r#"{"__metadata__":{"a":1}}"#.to_owned(),
+            0,
+        ),
+        (
+            "negative sizes",
+            r#"{"a":{"dtype":"F32","shape":[-1],"data_offsets":[0,4]}}"#.to_owned(),
+            4,
+        ),
+        (
+            "no shape",
+            r#"{"a":{"dtype":"F32","data_offsets":[0,4]}}"#.to_owned(),
+            4,
+        ),
+        (
+            "half a byte",
+            r#"{"a":{"dtype":"F4","shape":[3],"data_offsets":[0,1]}}"#.to_owned(),
+            1,
+        ),
+        // Each fits; their sum does not.
+        ("a sum that overflows", huge_tensors(16), 8),
+        (
+            "space before the header",
+            format!(r#" {{"a":{}}}"#, tensor("[1]", 0, 4)),
+            4,
         ),
         ("no JSON", "{".to_owned(), 0),
         ("no object", "[]".to_owned(), 0),

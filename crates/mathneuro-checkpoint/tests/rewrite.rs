@@ -192,7 +192,7 @@ fn weights_in_other_formats_and_hidden_entries_stay_behind() {
         "flax_model.msgpack",
         "onnx/model.onnx",
         "original/consolidated.safetensors",
-        "model.safetensors", // The index goes before it.
+        "adapter_model.safetensors",
     ];
     for name in unedited
         .iter()
@@ -301,4 +301,47 @@ fn into_a_folder_of_the_source() {
     let target = source.path().join("edited");
     run(source.path(), &target, |_| false, |_| ());
     assert_eq!(files(&target), before);
+}
+
+/// A folder that links to itself would be copied for ever.
+#[cfg(unix)]
+#[test]
+fn a_link_to_a_folder_around_it() {
+    let (source, outer) = (tempdir().unwrap(), tempdir().unwrap());
+    single(source.path(), &tensors());
+    write(source.path(), "sub/deep/note.txt", "x");
+    std::os::unix::fs::symlink(source.path(), source.path().join("sub/deep/up")).unwrap();
+    let checkpoint = Checkpoint::open(source.path()).unwrap();
+    let stage = DirWriter::create(outer.path().join("copy")).unwrap();
+    let result = rewrite(&checkpoint, &stage, |_| false, |_| Ok(()));
+    let message = result
+        .map_err(|e: CheckpointError| e.to_string())
+        .unwrap_err();
+    assert!(
+        message.contains("sub/deep/up: it is a link to a folder that holds it"),
+        "{message}"
+    );
+}
+
+/// A file that was cut short after it was opened.
+#[cfg(unix)]
+#[test]
+fn a_source_cut_short_meanwhile() {
+    let (source, outer) = (tempdir().unwrap(), tempdir().unwrap());
+    single(source.path(), &tensors());
+    let checkpoint = Checkpoint::open(source.path()).unwrap();
+    let file = source.path().join("model.safetensors");
+    let file = fs::OpenOptions::new().write(true).open(file).unwrap();
+    file.set_len(100).unwrap();
+    let stage = DirWriter::create(outer.path().join("copy")).unwrap();
+    let result = rewrite(&checkpoint, &stage, |_| false, |_| Ok(()));
+    for error in [result.unwrap_err(), checkpoint.fingerprint().unwrap_err()] {
+        let message = error.to_string();
+        assert!(
+            message.starts_with("cannot read ") && message.contains("model.safetensors"),
+            "{message}"
+        );
+    }
+    drop(stage);
+    assert!(entries(outer.path()).is_empty());
 }
