@@ -38,7 +38,7 @@ fn logits_norms_and_masks_of_the_sixteen_prompts() {
         let session = model.attach(NormRecorder::new(&model));
         for prompt in prompts {
             let ids = numbers(&prompt["ids"], |id| id.as_u64().unwrap() as u32);
-            let batch = Batch::new(&[ids.clone()]).unwrap();
+            let batch = Batch::new(std::slice::from_ref(&ids)).unwrap();
             let logits = model.forward(&batch, None, Logits::All).unwrap().unwrap();
             check_logits(prompt, &ids, &logits.to_kind(Kind::Float));
         }

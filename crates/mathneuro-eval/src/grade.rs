@@ -70,7 +70,7 @@ mod tests {
             ("The answer is 42", "4"),
             ("The answer is 8", INVALID),
             ("The answer is 18.", "18"),
-            ("The answer is 18.\n", "18."),
+            ("The answer is 18.\n", "18"),
             ("", INVALID),
         ] {
             assert_eq!(strict(text), expected, "{text:?}");
