@@ -162,7 +162,11 @@ fn a_stopped_run_goes_on_and_finished_parts_are_not_computed_again() {
     let results = json(out.join("gsm8k_scaling.json"));
     assert_eq!(results["rows"][0]["results"]["mmlu"]["acc,none"], 0.125);
     assert_eq!(results["rows"][1]["id"], "scale1.5-isolated-k0.1-r0");
-    assert_eq!(results["rows"][1]["edit"]["max_factor"], 1.5);
+    let largest = results["rows"][1]["edit"]["max_factor"].as_f64().unwrap();
+    assert!(
+        (1.5..1.5 * (1.0 + 1.0 / 256.0)).contains(&largest),
+        "a product rounded to bf16"
+    );
     assert!(out.join("gsm8k_pruning.json").is_file());
 }
 

@@ -11,6 +11,7 @@ use mathneuro_core::eval::{
 };
 use mathneuro_tests::{golden, model};
 use serde_json::Value;
+use sha2::{Digest, Sha256};
 
 fn load() -> Option<(Model, TextTokenizer)> {
     let folder = model("SmolLM2-135M-Instruct")?;
@@ -89,7 +90,11 @@ fn five_gsm8k_answers_token_for_token() {
         .map(|item| gsm8k_cot_prompt(item["question"].as_str().unwrap()))
         .collect();
     for (prompt, item) in prompts.iter().zip(items) {
-        assert_eq!(prompt, item["prompt"].as_str().unwrap());
+        let hash: String = Sha256::digest(prompt)
+            .iter()
+            .map(|byte| format!("{byte:02x}"))
+            .collect();
+        assert_eq!(hash, item["prompt_sha256"].as_str().unwrap(), "{prompt}");
     }
     let options = GenerateOptions::default()
         .with_max_new_tokens(expected["max_new_tokens"].as_u64().unwrap() as usize)

@@ -69,9 +69,12 @@ fn logits_norms_and_masks_of_the_sixteen_prompts() {
                 .chunks_exact(4)
                 .map(|b| f64::from(f32::from_le_bytes(b.try_into().unwrap())))
                 .collect();
+            // A feature whose norm is a difference of large numbers cannot be known better than they can.
+            let largest = theirs.iter().copied().fold(0.0, f64::max);
+            let floor = largest * f64::from(f32::EPSILON);
             for (index, (a, b)) in ours.iter().zip(&theirs).enumerate() {
                 assert!(
-                    (a - b).abs() <= 1e-4 * b.abs(),
+                    (a - b).abs() <= (1e-4 * b.abs()).max(floor),
                     "{name} {set} [{index}]: {a} against {b}"
                 );
             }

@@ -22,9 +22,6 @@ pub enum CaptureError {
         /// What is wrong with it.
         problem: String,
     },
-    /// A checkpoint in a quantised format.
-    #[error("the checkpoint is quantised ({0}); weights in f32, f16 or bf16 are needed")]
-    Quantised(String),
     /// Tensors that the configuration calls for are not in the checkpoint.
     #[error("{count} tensors are missing from the checkpoint: {names}")]
     MissingTensors {

@@ -15,15 +15,6 @@ const FAMILIES: [(&str, Reader); 2] = [("llama", llama::config), ("qwen2", qwen2
 
 /// Reads a `config.json` by its `model_type`.
 pub(crate) fn read_config(config: &Value) -> Result<ModelConfig> {
-    if let Some(quantised) = config
-        .get("quantization_config")
-        .filter(|value| !value.is_null())
-    {
-        let method = quantised.get("quant_method").and_then(Value::as_str);
-        return Err(CaptureError::Quantised(
-            method.unwrap_or("quantization_config").to_owned(),
-        ));
-    }
     let fields = Fields(config);
     let found = fields.text_or("model_type", "")?;
     match FAMILIES.iter().find(|(name, _)| *name == found) {

@@ -14,16 +14,18 @@ pub(crate) struct RmsNorm {
 
 impl RmsNorm {
     pub(crate) fn forward(&self, x: &Tensor) -> Result<Tensor> {
-        let mut wide = x.f_to_kind(Kind::Float)?;
-        let length = wide.f_linalg_norm(2.0, [-1i64].as_slice(), true, Kind::Float)?;
-        let mean = length.f_square()?.f_div_scalar(x.size()[1])?;
-        let scale = mean.f_add_scalar(self.eps)?.f_rsqrt()?;
-        // In f32 `wide` is `x` itself and must stay as it is.
-        let wide = if x.kind() == Kind::Float {
-            wide.f_mul(&scale)?
+        // In the order of transformers in f32, which is chosen for its exactness; in one pass otherwise.
+        let (wide, mean) = if x.kind() == Kind::Float {
+            let squares = x.f_square()?;
+            let mean = squares.f_mean_dim([-1i64].as_slice(), true, Kind::Float)?;
+            (x.shallow_clone(), mean)
         } else {
-            wide.f_mul_(&scale)?
+            let wide = x.f_to_kind(Kind::Float)?;
+            let length = wide.f_linalg_norm(2.0, [-1i64].as_slice(), true, Kind::Float)?;
+            (wide, length.f_square()?.f_div_scalar(x.size()[1])?)
         };
-        Ok(wide.f_to_kind(x.kind())?.f_mul_(&self.weight)?)
+        let scale = mean.f_add_scalar(self.eps)?.f_rsqrt()?;
+        let scaled = wide.f_mul(&scale)?.f_to_kind(x.kind())?;
+        Ok(scaled.f_mul(&self.weight)?)
     }
 }

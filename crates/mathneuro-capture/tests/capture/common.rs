@@ -187,7 +187,11 @@ impl Copy {
     /// What is wrong with it.
     #[track_caller]
     pub fn error(&self) -> String {
-        match Model::load(&self.open(), &LoadOptions::default()) {
+        let checkpoint = match Checkpoint::open(self.path()) {
+            Ok(checkpoint) => checkpoint,
+            Err(error) => return error.to_string(),
+        };
+        match Model::load(&checkpoint, &LoadOptions::default()) {
             Ok(_) => panic!("it was loaded"),
             Err(error) => error.to_string(),
         }
