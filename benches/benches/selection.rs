@@ -1,12 +1,11 @@
-//! Score, exact top-K and packing for eight K at once, against one read of the same weights and against the obvious way.
+//! Score, exact top-K and packing for eight K at once.
 
-use std::hint::black_box;
-use std::time::Duration;
-
-use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
 use half::bf16;
-use mathneuro_benches::{KS, normal};
+use mathneuro_benches::{
+    Contest, Contests, Goal, KS, normal, norms, pool, read, thread_counts, threads_label,
+};
 use mathneuro_score::{Group, Rule, WeightMatrix, keep_count, top_k};
+use tch::{Kind, Tensor};
 
 /// The obvious way: all scores in memory, and a selection of indices for each K.
 fn obvious(weights: &[bf16], norms: &[f64], keeps: &[usize]) -> usize {
@@ -30,48 +29,65 @@ fn obvious(weights: &[bf16], norms: &[f64], keeps: &[usize]) -> usize {
         .sum()
 }
 
-/// One read: a sum that keeps the loads and nothing else.
-fn read(weights: &[bf16]) -> u64 {
-    weights
+/// libtorch: `topk` on the scores, for each K again.
+fn torch(weights: &Tensor, norms: &Tensor, keeps: &[usize]) -> Vec<Tensor> {
+    keeps
         .iter()
-        .fold(0u64, |sum, w| sum.wrapping_add(u64::from(w.to_bits())))
+        .map(|keep| {
+            let scores = (weights.abs() * norms).flatten(0, -1);
+            scores.topk(*keep as i64, 0, true, false).1
+        })
+        .collect()
 }
 
-fn selection(criterion: &mut Criterion) {
-    let mut group = criterion.benchmark_group("selection");
-    group
-        .sample_size(10)
-        .measurement_time(Duration::from_secs(5));
+fn main() -> std::io::Result<()> {
+    let mut contests = Contests::new(
+        "selection",
+        "Exact top-K masks of one bf16 matrix for the eight K of the paper, in one call. `read` sums the same bytes with the \
+         same threads; `obvious` materialises f32 scores and calls `select_nth_unstable_by` for each K (one thread); `torch` \
+         calls `topk` on `abs(w) * s` for each K.",
+    );
     for (rows, cols) in [(2048, 8192), (14336, 4096)] {
         let weights: Vec<bf16> = normal(rows * cols).map(bf16::from_f32).collect();
-        let norms: Vec<f64> = normal(cols).map(|x| f64::from(x.abs()) + 0.01).collect();
+        let words: &[u64] = bytemuck::cast_slice(&weights);
+        let norms = norms(cols, 0);
         let keeps: Vec<usize> = KS
             .iter()
             .filter_map(|k| keep_count(weights.len(), *k).ok())
             .collect();
-        let name = format!("{rows}x{cols}");
-        group.throughput(Throughput::Bytes(2 * weights.len() as u64));
-        group.bench_function(BenchmarkId::new("read", &name), |b| {
-            b.iter(|| read(black_box(&weights)))
-        });
-        group.bench_function(BenchmarkId::new("top_k", &name), |b| {
-            b.iter(|| {
-                let matrix = WeightMatrix::new("w", rows, cols, weights.as_slice().into())?;
-                top_k(
-                    &matrix,
-                    &norms,
-                    &KS,
-                    Rule::WeightTimesNorm,
-                    Group::PerMatrix,
-                )
-            });
-        });
-        group.bench_function(BenchmarkId::new("obvious", &name), |b| {
-            b.iter(|| obvious(black_box(&weights), &norms, &keeps));
-        });
+        let floats: Vec<f32> = weights.iter().map(|w| w.to_f32()).collect();
+        let tensor = Tensor::from_slice(&floats)
+            .view([rows as i64, cols as i64])
+            .to_kind(Kind::BFloat16);
+        drop(floats);
+        let factors = Tensor::from_slice(&norms).to_kind(Kind::Float);
+        for threads in thread_counts() {
+            let pool = pool(threads);
+            let case = format!("{rows} x {cols}, {}", threads_label(threads));
+            contests.run(
+                Contest::new(case, 2 * weights.len(), || {
+                    pool.install(|| {
+                        let matrix = WeightMatrix::new("w", rows, cols, weights.as_slice().into())?;
+                        top_k(
+                            &matrix,
+                            &norms,
+                            &KS,
+                            Rule::WeightTimesNorm,
+                            Group::PerMatrix,
+                        )
+                    })
+                })
+                .rival("read", Goal::TimesAtMost(2.0), || {
+                    pool.install(|| read(words))
+                })
+                .rival("obvious", Goal::FasterBy(20.0), || {
+                    obvious(&weights, &norms, &keeps)
+                })
+                .rival("torch", Goal::FasterBy(30.0), || {
+                    torch(&tensor, &factors, &keeps)
+                }),
+            );
+        }
     }
-    group.finish();
+    contests.finish()
 }
-
-criterion_group!(benches, selection);
-criterion_main!(benches);

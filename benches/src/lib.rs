@@ -1,6 +1,35 @@
-//! Inputs that the benchmarks share. Run them with `cargo bench -p mathneuro-benches`.
+//! What the benchmarks share: inputs, and contests of ours against rivals.
+
+mod contest;
+mod memory;
 
 use mathneuro_mask::ParamMask;
+use rayon::prelude::*;
+
+pub use contest::{Contest, Contests, Goal, OUT};
+pub use memory::peak_memory;
+
+use std::path::PathBuf;
+
+/// A file or folder of the working copy.
+pub fn in_repository(path: &str) -> PathBuf {
+    PathBuf::from(env!("CARGO_MANIFEST_DIR"))
+        .join("..")
+        .join(path)
+}
+
+/// The folder of SmolLM2, or `None` with a message where it was not fetched.
+pub fn smollm2() -> Option<PathBuf> {
+    let folder = in_repository(".cache/models/SmolLM2-135M-Instruct");
+    if folder.join("config.json").is_file() {
+        return Some(folder);
+    }
+    eprintln!(
+        "SKIPPED: {} is missing; `cargo xtask models` brings it",
+        folder.display()
+    );
+    None
+}
 
 /// The eight K of the paper.
 pub const KS: [f64; 8] = [0.0001, 0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.15];
@@ -24,6 +53,15 @@ pub fn normal(count: usize) -> impl Iterator<Item = f32> {
     })
 }
 
+/// Activation norms with a few large columns, as real ones have.
+pub fn norms(cols: usize, seed: usize) -> Vec<f64> {
+    normal(cols + seed)
+        .skip(seed)
+        .enumerate()
+        .map(|(column, x)| f64::from(x.abs() + 0.01) * if column % 401 == 7 { 30.0 } else { 1.0 })
+        .collect()
+}
+
 /// A mask of this density.
 pub fn mask(len: usize, density: f64, offset: usize) -> ParamMask {
     let limit = (density * u64::MAX as f64) as u64;
@@ -33,4 +71,32 @@ pub fn mask(len: usize, density: f64, offset: usize) -> ParamMask {
         bits.filter(|(_, x)| *x < limit).map(|(index, _)| index),
     )
     .expect("the indices lie within the length")
+}
+
+/// One read of these words, by all threads: a sum that keeps the loads and nothing else.
+pub fn read(words: &[u64]) -> u64 {
+    words
+        .par_chunks(1 << 16)
+        .map(|words| words.iter().fold(0u64, |sum, word| sum.wrapping_add(*word)))
+        .reduce(|| 0, u64::wrapping_add)
+}
+
+/// The numbers of threads to measure with: one, and all that the machine has.
+pub fn thread_counts() -> Vec<usize> {
+    let all = std::thread::available_parallelism().map_or(1, usize::from);
+    if all == 1 { vec![1] } else { vec![1, all] }
+}
+
+/// A pool of so many threads for ours; libtorch gets as many.
+pub fn pool(threads: usize) -> rayon::ThreadPool {
+    tch::set_num_threads(threads as i32);
+    rayon::ThreadPoolBuilder::new()
+        .num_threads(threads)
+        .build()
+        .expect("threads can be started")
+}
+
+/// `1 thread` or `2 threads`.
+pub fn threads_label(threads: usize) -> String {
+    format!("{threads} thread{}", if threads == 1 { "" } else { "s" })
 }

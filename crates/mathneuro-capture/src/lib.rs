@@ -65,6 +65,6 @@ pub use config::{ModelConfig, RopeConfig, RopeScaling};
 pub use error::{CaptureError, Result};
 pub use hooks::{Hook, Session};
 pub use model::{LinearInfo, LoadOptions, Logits, Model};
-pub use recorder::NormRecorder;
+pub use recorder::{NormRecorder, TextNormRecorder};
 pub use tch;
 pub use tokenizer::TextTokenizer;

@@ -3,7 +3,9 @@
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-use mathneuro_score::{FloatType, NormStats, SiteNorms, StatsMeta, Weights, accumulate_squares};
+use mathneuro_score::{
+    FloatType, NormStats, SiteNorms, StatsMeta, TextNorms, Weights, accumulate_squares,
+};
 use tch::{Device, Kind, Tensor};
 
 use crate::error::Result;
@@ -152,16 +154,63 @@ fn add_on_cpu(
 /// The same sums by libtorch, where the tensor is.
 fn add_on_device(site: &mut Site, input: &Tensor, segments: &[Range<usize>]) -> Result<()> {
     for segment in segments {
-        let text = input.f_narrow(0, segment.start as i64, segment.len() as i64)?;
-        let squares = text.f_to_kind(Kind::Float)?.f_square()?;
-        let norms = squares
-            .f_sum_dim_intlist([0i64].as_slice(), false, Kind::Float)?
-            .f_sqrt()?;
-        let norms = norms.f_to_kind(Kind::Double)?;
+        let norms = text_norms(input, segment)?.f_to_kind(Kind::Double)?;
         site.on_device = Some(match site.on_device.take() {
             Some(sums) => sums.f_add(&norms)?,
             None => norms,
         });
     }
     Ok(())
+}
+
+/// Records the norms of every text by itself, for the authors' arithmetic
+/// ([`ReferenceBf16`](mathneuro_score::ReferenceBf16)): a text's L2 norm of each input feature, in f32.
+#[derive(Debug)]
+pub struct TextNormRecorder {
+    /// The weights that read each site.
+    weights: BTreeMap<String, Vec<String>>,
+    norms: TextNorms,
+}
+
+impl TextNormRecorder {
+    /// A recorder for all linear layers of a model.
+    pub fn new(model: &Model) -> Self {
+        let mut weights: BTreeMap<String, Vec<String>> = BTreeMap::new();
+        for linear in model.linears() {
+            let site = weights.entry(linear.site.clone()).or_default();
+            site.push(linear.name.clone());
+        }
+        Self {
+            weights,
+            norms: TextNorms::new(),
+        }
+    }
+
+    /// The norms of all texts seen, in the order in which they ran.
+    pub fn into_norms(self) -> TextNorms {
+        self.norms
+    }
+}
+
+impl Hook for TextNormRecorder {
+    fn on_site(&mut self, name: &str, input: &Tensor, segments: &[Range<usize>]) -> Result<()> {
+        let Some(weights) = self.weights.get(name) else {
+            return Ok(());
+        };
+        for segment in segments {
+            let norms = text_norms(input, segment)?.f_to_device(Device::Cpu)?;
+            self.norms
+                .push(name, weights, Vec::<f32>::try_from(&norms)?)?;
+        }
+        Ok(())
+    }
+}
+
+/// The norms of one text by libtorch, in f32, where the tensor is.
+fn text_norms(input: &Tensor, segment: &Range<usize>) -> Result<Tensor> {
+    let text = input.f_narrow(0, segment.start as i64, segment.len() as i64)?;
+    let squares = text.f_to_kind(Kind::Float)?.f_square()?;
+    Ok(squares
+        .f_sum_dim_intlist([0i64].as_slice(), false, Kind::Float)?
+        .f_sqrt()?)
 }

@@ -6,6 +6,22 @@ use std::path::PathBuf;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum CoreError {
+    /// A text that is drawn has no norms at the input of a weight.
+    #[error("text {text} has no norms at the input of {name}")]
+    NoTextNorms {
+        /// The weight.
+        name: String,
+        /// The text, counted from 0.
+        text: usize,
+    },
+    /// The caller stopped the work.
+    #[error("stopped after {done} of {total}")]
+    Interrupted {
+        /// Parts done.
+        done: usize,
+        /// Parts in all.
+        total: usize,
+    },
     /// A mask could not be made, combined, read or written.
     #[error(transparent)]
     Mask(#[from] mathneuro_mask::MaskError),

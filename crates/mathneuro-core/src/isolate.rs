@@ -4,7 +4,10 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use mathneuro_checkpoint::{Checkpoint, Dtype};
 use mathneuro_mask::{MaskMeta, MaskSet, ParamMask};
-use mathneuro_score::{FloatType, Group, NormStats, Rule, WeightMatrix, Weights, top_k, top_k_set};
+use mathneuro_score::{
+    FloatType, Group, NormStats, Rule, WeightMatrix, Weights, isolate, isolate_set, keep_count,
+    top_k_each, top_k_set,
+};
 
 use crate::error::{CoreError, Result, shorten};
 use crate::filter::ParameterFilter;
@@ -295,7 +298,7 @@ impl<'c> Isolate<'c> {
             .collect())
     }
 
-    /// Matrix by matrix: the top sets of one matrix are dropped before the next, unless they are kept.
+    /// Matrix by matrix: each weight is read once for all sets of texts.
     fn fill_by_matrix(
         &self,
         skill: &NormStats,
@@ -304,27 +307,33 @@ impl<'c> Isolate<'c> {
     ) -> Result<()> {
         for &name in selected {
             let matrix = self.matrix(name)?;
-            let top = |stats: &NormStats| -> Result<Vec<ParamMask>> {
-                Ok(top_k(
+            let norms = self.norms(skill, name)?;
+            let shape = [matrix.rows(), matrix.cols()];
+            for set in &mut *sets {
+                set.skill_count += match self.group {
+                    Group::PerRow => matrix.rows() * keep_count(matrix.cols(), set.k)?,
+                    _ => keep_count(matrix.len(), set.k)?,
+                };
+            }
+            if !self.keep_sources {
+                let masks = isolate(
                     &matrix,
-                    stats.norms_for(name)?,
+                    norms[0],
+                    &norms[1..],
                     &self.ks,
                     self.rule,
                     self.group,
-                )?)
-            };
-            let skill_masks = top(skill)?;
-            let mut general_masks = Vec::with_capacity(self.general.len());
-            for (_, stats) in &self.general {
-                general_masks.push(top(stats)?.into_iter());
+                )?;
+                for (set, mask) in sets.iter_mut().zip(masks) {
+                    set.isolated.insert(name, &shape, mask)?;
+                }
+                continue;
             }
-            let shape = [matrix.rows(), matrix.cols()];
-            for (set, skill_mask) in sets.iter_mut().zip(skill_masks) {
-                let general: Vec<ParamMask> = general_masks
-                    .iter_mut()
-                    .filter_map(Iterator::next)
-                    .collect();
-                set.insert(&self.general, name, &shape, skill_mask, general)?;
+            let tops = top_k_each(&matrix, &norms, &self.ks, self.rule, self.group)?;
+            let mut tops: Vec<_> = tops.into_iter().map(Vec::into_iter).collect();
+            for set in &mut *sets {
+                let masks = tops.iter_mut().filter_map(Iterator::next).collect();
+                set.insert_sources(&self.general, name, &shape, masks)?;
             }
         }
         Ok(())
@@ -337,28 +346,52 @@ impl<'c> Isolate<'c> {
         selected: &[&str],
         sets: &mut [IsolatedAtK],
     ) -> Result<()> {
-        let top = |stats: &NormStats| -> Result<Vec<MaskSet>> {
-            let mut matrices = Vec::with_capacity(selected.len());
-            for &name in selected {
-                matrices.push((self.matrix(name)?, stats.norms_for(name)?));
-            }
-            Ok(top_k_set(&matrices, &self.ks, self.rule, Group::Global)?)
-        };
-        let skill_sets = top(skill)?;
-        let mut general_sets = Vec::with_capacity(self.general.len());
-        for (_, stats) in &self.general {
-            general_sets.push(top(stats)?);
+        let mut matrices = Vec::with_capacity(selected.len());
+        for &name in selected {
+            matrices.push((self.matrix(name)?, self.norms(skill, name)?));
         }
-        for (index, (set, skill_set)) in sets.iter_mut().zip(skill_sets).enumerate() {
-            for (name, shape, mask) in skill_set.iter() {
-                let general: Vec<ParamMask> = general_sets
-                    .iter()
-                    .filter_map(|sets| sets[index].get(name).cloned())
-                    .collect();
-                set.insert(&self.general, name, shape, mask.clone(), general)?;
+        let numel = matrices.iter().map(|(matrix, _)| matrix.len()).sum();
+        for set in &mut *sets {
+            set.skill_count = keep_count(numel, set.k)?;
+        }
+        if !self.keep_sources {
+            let isolated = isolate_set(&matrices, &self.ks, self.rule, Group::Global)?;
+            for (set, isolated) in sets.iter_mut().zip(isolated) {
+                for (name, shape, mask) in isolated.iter() {
+                    set.isolated.insert(name, shape, mask.clone())?;
+                }
+            }
+            return Ok(());
+        }
+        let mut tops = Vec::with_capacity(self.general.len() + 1);
+        for statistic in 0..=self.general.len() {
+            let one: Vec<_> = matrices
+                .iter()
+                .map(|(matrix, norms)| (*matrix, norms[statistic]))
+                .collect();
+            tops.push(top_k_set(&one, &self.ks, self.rule, Group::Global)?);
+        }
+        for (index, set) in sets.iter_mut().enumerate() {
+            for (name, shape, skill) in tops[0][index].iter() {
+                let mut masks = vec![skill.clone()];
+                masks.extend(
+                    tops[1..]
+                        .iter()
+                        .filter_map(|sets| sets[index].get(name).cloned()),
+                );
+                set.insert_sources(&self.general, name, shape, masks)?;
             }
         }
         Ok(())
+    }
+
+    /// The norms of one parameter: those of the skill, then those of each general set.
+    fn norms<'a>(&'a self, skill: &'a NormStats, name: &str) -> Result<Vec<&'a [f64]>> {
+        let general = self.general.iter().map(|(_, stats)| stats);
+        std::iter::once(skill)
+            .chain(general)
+            .map(|stats| Ok(stats.norms_for(name)?))
+            .collect()
     }
 
     fn matrix<'a>(&'a self, name: &'a str) -> Result<WeightMatrix<'a>> {
@@ -367,28 +400,29 @@ impl<'c> Isolate<'c> {
 }
 
 impl IsolatedAtK {
-    fn insert(
+    /// Takes the top sets of one parameter, the skill's first, and isolates.
+    fn insert_sources(
         &mut self,
         general_sets: &[(String, NormStats)],
         name: &str,
         shape: &[usize],
-        skill: ParamMask,
-        general: Vec<ParamMask>,
+        tops: Vec<ParamMask>,
     ) -> Result<()> {
-        self.skill_count += skill.count();
+        let mut tops = tops.into_iter();
+        let Some(skill) = tops.next() else {
+            return Ok(());
+        };
         let mut isolated = skill.clone();
-        for mask in &general {
-            isolated.and_not_assign(mask)?;
-        }
-        self.isolated.insert(name, shape, isolated)?;
         if let Some(set) = &mut self.skill {
             set.insert(name, shape, skill)?;
-            for ((set_name, _), mask) in general_sets.iter().zip(general) {
-                if let Some(set) = self.general.get_mut(set_name) {
-                    set.insert(name, shape, mask)?;
-                }
+        }
+        for ((set_name, _), mask) in general_sets.iter().zip(tops) {
+            isolated.and_not_assign(&mask)?;
+            if let Some(set) = self.general.get_mut(set_name) {
+                set.insert(name, shape, mask)?;
             }
         }
+        self.isolated.insert(name, shape, isolated)?;
         Ok(())
     }
 }

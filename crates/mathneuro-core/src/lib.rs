@@ -41,6 +41,7 @@ mod filter;
 #[cfg(feature = "capture")]
 mod identify;
 mod isolate;
+mod reference;
 mod sample;
 
 pub use error::{CoreError, Result};
@@ -49,6 +50,7 @@ pub use filter::ParameterFilter;
 #[cfg(feature = "capture")]
 pub use identify::{Identified, MathNeuro};
 pub use isolate::{Isolate, IsolatedAtK, Isolation, weight_matrix};
+pub use reference::isolate_reference_bf16;
 pub use sample::{draw_with_replacement, draw_without_replacement};
 
 pub use mathneuro_checkpoint::{self as checkpoint, Checkpoint};

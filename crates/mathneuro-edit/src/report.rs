@@ -29,21 +29,6 @@ pub struct EditCounts {
 }
 
 impl EditCounts {
-    /// Notes one selected element.
-    #[inline]
-    pub(crate) fn note(&mut self, before: f32, after: f32, changed: bool) {
-        self.selected += 1;
-        self.changed += usize::from(changed);
-        if before == 0.0 {
-            self.already_zero += 1;
-            return;
-        }
-        self.unchanged_by_rounding += usize::from(!changed);
-        let factor = after / before;
-        self.min_factor = Some(self.min_factor.map_or(factor, |least| least.min(factor)));
-        self.max_factor = Some(self.max_factor.map_or(factor, |most| most.max(factor)));
-    }
-
     /// Adds the counts of other elements.
     pub fn add(&mut self, other: &Self) {
         let pick = |a: Option<f32>, b: Option<f32>, choose: fn(f32, f32) -> f32| match (a, b) {

@@ -43,8 +43,7 @@ pub fn apply_from(
 ) -> Result<EditCounts> {
     check_len(dtype, source.len(), mask.len())?;
     check_len(dtype, target.len(), mask.len())?;
-    target.copy_from_slice(source);
-    apply_words(operation, dtype, target, mask.words())
+    apply_to(operation, dtype, Some(source), target, mask.words())
 }
 
 fn check_len(dtype: Dtype, bytes: usize, bits: usize) -> Result<()> {
@@ -78,11 +77,22 @@ pub(crate) fn apply_words(
     bytes: &mut [u8],
     words: &[u64],
 ) -> Result<EditCounts> {
+    apply_to(operation, dtype, None, bytes, words)
+}
+
+/// The same; with a source its bytes come first, chunk by chunk, so that they are edited while they are in the cache.
+fn apply_to(
+    operation: Operation,
+    dtype: Dtype,
+    source: Option<&[u8]>,
+    bytes: &mut [u8],
+    words: &[u64],
+) -> Result<EditCounts> {
     operation.check()?;
     match dtype {
-        Dtype::F32 => run::<f32, 4>(operation, bytes, words),
-        Dtype::F16 => run::<f16, 2>(operation, bytes, words),
-        Dtype::BF16 => run::<bf16, 2>(operation, bytes, words),
+        Dtype::F32 => run::<f32, 4>(operation, source, bytes, words),
+        Dtype::F16 => run::<f16, 2>(operation, source, bytes, words),
+        Dtype::BF16 => run::<bf16, 2>(operation, source, bytes, words),
         dtype => Err(EditError::BadType {
             name: "slice".to_owned(),
             dtype,
@@ -125,15 +135,20 @@ impl Element<2> for bf16 {
 
 fn run<E: Element<SIZE>, const SIZE: usize>(
     operation: Operation,
+    source: Option<&[u8]>,
     bytes: &mut [u8],
     words: &[u64],
 ) -> Result<EditCounts> {
     let numel = bytes.len() / SIZE;
+    let size = CHUNK * 64 * SIZE;
     let pieces: Vec<Result<EditCounts>> = bytes
-        .par_chunks_mut(CHUNK * 64 * SIZE)
+        .par_chunks_mut(size)
         .zip(words.par_chunks(CHUNK))
         .enumerate()
         .map(|(index, (bytes, words))| {
+            if let Some(source) = source {
+                bytes.copy_from_slice(&source[index * size..index * size + bytes.len()]);
+            }
             edit_chunk::<E, SIZE>(operation, bytes, words)
                 .map_err(|error| error.located("slice", index * CHUNK * 64))
         })
@@ -153,12 +168,16 @@ fn edit_chunk<E: Element<SIZE>, const SIZE: usize>(
     words: &[u64],
 ) -> Result<EditCounts> {
     let mut counts = EditCounts::default();
-    for (word_index, &word) in words.iter().enumerate() {
+    let (mut least, mut most) = (f32::INFINITY, f32::NEG_INFINITY);
+    for (group_index, (group, &word)) in bytes.chunks_mut(64 * SIZE).zip(words).enumerate() {
         let mut open = word;
         while open != 0 {
-            let index = word_index * 64 + open.trailing_zeros() as usize;
+            let offset = open.trailing_zeros() as usize;
             open &= open - 1;
-            let place = &mut bytes[index * SIZE..(index + 1) * SIZE];
+            let Some(place) = group.get_mut(offset * SIZE..(offset + 1) * SIZE) else {
+                break;
+            };
+            let index = group_index * 64 + offset;
             let mut old = [0; SIZE];
             old.copy_from_slice(place);
             let before = E::read(old);
@@ -182,9 +201,20 @@ fn edit_chunk<E: Element<SIZE>, const SIZE: usize>(
                     factor,
                 });
             }
-            counts.note(before, after, new != old);
             place.copy_from_slice(&new);
+            let (changed, zero) = (new != old, before == 0.0);
+            counts.changed += usize::from(changed);
+            counts.already_zero += usize::from(zero);
+            counts.unchanged_by_rounding += usize::from(!changed && !zero);
+            // NaN for a weight that was zero, which neither `min` nor `max` takes. A pruned weight has factor +0.0.
+            let factor = after / before + 0.0;
+            least = least.min(factor);
+            most = most.max(factor);
         }
+        counts.selected += word.count_ones() as usize;
+    }
+    if least <= most {
+        (counts.min_factor, counts.max_factor) = (Some(least), Some(most));
     }
     Ok(counts)
 }

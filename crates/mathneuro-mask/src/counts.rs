@@ -5,11 +5,11 @@ use rayon::prelude::*;
 use crate::error::Result;
 use crate::ops::CHUNK;
 use crate::param::ParamMask;
+use crate::popcount::{ones, pairs};
 
 impl ParamMask {
     /// Number of set bits.
     pub fn count(&self) -> usize {
-        let ones = |words: &[u64]| words.iter().map(|w| w.count_ones() as usize).sum::<usize>();
         let words = self.words();
         if words.len() <= CHUNK {
             ones(words)
@@ -30,11 +30,7 @@ impl ParamMask {
         op: impl Fn(u64, u64) -> [u64; N] + Sync,
     ) -> Result<[usize; N]> {
         self.check_len(other)?;
-        let count = |(a, b): (&[u64], &[u64])| {
-            a.iter().zip(b).fold([0; N], |sums, (&a, &b)| {
-                add(sums, op(a, b).map(|word| word.count_ones() as usize))
-            })
-        };
+        let count = |(a, b): (&[u64], &[u64])| pairs(a, b, &op);
         let (a, b) = (self.words(), other.words());
         if a.len() <= CHUNK {
             return Ok(count((a, b)));

@@ -51,15 +51,17 @@
 //! bits = numpy.unpackbits(packed, bitorder="little")[:out_features * in_features]
 //! ```
 
-#![forbid(unsafe_code)]
+#![deny(unsafe_code)]
 
 mod counts;
 mod error;
 mod expr;
 mod file;
+mod isa;
 mod meta;
 mod ops;
 mod param;
+mod popcount;
 mod set;
 mod set_counts;
 mod set_ops;
@@ -68,6 +70,7 @@ pub use bitvec;
 pub use counts::{expected_intersection, expected_jaccard, expected_overlap};
 pub use error::{MaskError, Result};
 pub use expr::Expr;
+pub use isa::{ISA_VARIABLE, Isa};
 pub use meta::MaskMeta;
 pub use param::ParamMask;
 pub use set::MaskSet;

@@ -4,6 +4,24 @@
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ScoreError {
+    /// The authors' arithmetic is that of bf16 models.
+    #[error("{name} is {found:?}; the reference arithmetic needs BF16 weights")]
+    NotBf16 {
+        /// The matrix.
+        name: String,
+        /// Its type.
+        found: crate::FloatType,
+    },
+    /// A matrix with another number of norm vectors than the first.
+    #[error("{name} has {found} norm vectors, {expected} are needed")]
+    StatisticCount {
+        /// The matrix.
+        name: String,
+        /// How many it has.
+        found: usize,
+        /// How many the first matrix has.
+        expected: usize,
+    },
     /// A K outside [0, 1].
     #[error("K = {0} is outside [0, 1]")]
     BadK(f64),

@@ -28,18 +28,23 @@
 
 mod error;
 mod file;
+mod lanes;
 mod norms;
 mod random;
+mod reference;
 mod rule;
 mod select;
 mod squares;
+mod text_norms;
 mod top_k;
 mod weights;
 
 pub use error::{Result, ScoreError};
 pub use norms::{NormStats, SiteNorms, StatsMeta};
 pub use random::random_like;
+pub use reference::ReferenceBf16;
 pub use rule::{Group, Rule, keep_count};
 pub use squares::accumulate_squares;
-pub use top_k::{top_k, top_k_set};
+pub use text_norms::TextNorms;
+pub use top_k::{isolate, isolate_set, top_k, top_k_each, top_k_set};
 pub use weights::{FloatType, WeightMatrix, Weights};

@@ -4,14 +4,16 @@ use mathneuro_mask::{MaskMeta, MaskSet, ParamMask};
 
 use crate::error::{Result, ScoreError};
 use crate::rule::{Group, Rule, keep_count};
-use crate::select::{Part, select, select_rows};
+use crate::select::part::Part;
+use crate::select::{Want, select, select_rows};
 use crate::weights::WeightMatrix;
 
 /// The most important weights of one matrix, for every K at once: one mask per K, in the order of `ks`.
 ///
 /// `norms` is `s`, one value per column. The score is computed in f32 as `|w| * s as f32`. Exactly
-/// `floor(group size * K)` bits are set in each group; among equal scores the lowest flat index wins. The result does
-/// not depend on the number of threads. Working memory is the masks and a few counters.
+/// `floor(group size * K)` bits are set in each group; among equal scores the lowest flat index wins. The weights are
+/// read once, and the result does not depend on the number of threads or on the instruction set. Working memory is the
+/// masks and a few per cent of the weights.
 ///
 /// # Errors
 /// A K outside [0, 1], a norm vector of another length, a NaN or infinite weight or norm (tensor and index are named),
@@ -23,15 +25,74 @@ pub fn top_k(
     rule: Rule,
     group: Group,
 ) -> Result<Vec<ParamMask>> {
+    let mut tops = top_k_each(matrix, &[norms], ks, rule, group)?;
+    Ok(tops.swap_remove(0))
+}
+
+/// [`top_k`] for several norm vectors against the same weights, which are read once for all of them: the masks of each
+/// vector, in the order given.
+///
+/// # Errors
+/// As [`top_k`].
+pub fn top_k_each(
+    matrix: &WeightMatrix<'_>,
+    norms: &[&[f64]],
+    ks: &[f64],
+    rule: Rule,
+    group: Group,
+) -> Result<Vec<Vec<ParamMask>>> {
     let part = Part::new(matrix, norms, rule)?;
     match group {
         Group::PerMatrix => {
-            let masks = select(&[part], &keep_counts(matrix.len(), ks)?)?;
-            Ok(masks.into_iter().flatten().collect())
+            let keeps = keep_counts(matrix.len(), ks)?;
+            let masks = select(&[part], &keeps, Want::Tops)?;
+            let mut masks = masks.into_iter().flatten();
+            Ok(norms
+                .iter()
+                .map(|_| masks.by_ref().take(ks.len()).collect())
+                .collect())
         }
-        Group::PerRow => select_rows(&part, &keep_counts(matrix.cols(), ks)?),
+        Group::PerRow => {
+            let keeps = keep_counts(matrix.cols(), ks)?;
+            (0..norms.len())
+                .map(|statistic| select_rows(&part, statistic, &keeps))
+                .collect()
+        }
         Group::Global => Err(ScoreError::GlobalNeedsAll),
     }
+}
+
+/// The weights of one matrix that are important for a skill and not in general: for every K, `top_K(skill)` without the
+/// `top_K` of any general norm vector (paper, section 3).
+///
+/// The same as [`top_k_each`] and [`ParamMask::and_not`], without ever writing the top sets.
+///
+/// # Errors
+/// As [`top_k`]; [`Group::Global`] needs [`isolate_set`].
+pub fn isolate(
+    matrix: &WeightMatrix<'_>,
+    skill: &[f64],
+    general: &[&[f64]],
+    ks: &[f64],
+    rule: Rule,
+    group: Group,
+) -> Result<Vec<ParamMask>> {
+    let norms: Vec<&[f64]> = std::iter::once(skill)
+        .chain(general.iter().copied())
+        .collect();
+    if group == Group::PerMatrix {
+        let part = Part::new(matrix, &norms, rule)?;
+        let masks = select(&[part], &keep_counts(matrix.len(), ks)?, Want::Isolated)?;
+        return Ok(masks.into_iter().flatten().collect());
+    }
+    let mut tops = top_k_each(matrix, &norms, ks, rule, group)?.into_iter();
+    let mut isolated = tops.next().unwrap_or_default();
+    for general in tops {
+        for (mask, top) in isolated.iter_mut().zip(&general) {
+            mask.and_not_assign(top)?;
+        }
+    }
+    Ok(isolated)
 }
 
 /// [`top_k`] for many matrices with their norms: one mask set per K, in the order of `ks`.
@@ -46,6 +107,34 @@ pub fn top_k_set(
     rule: Rule,
     group: Group,
 ) -> Result<Vec<MaskSet>> {
+    let with_norms = matrices
+        .iter()
+        .map(|(matrix, norms)| (*matrix, vec![*norms]));
+    sets_of(&with_norms.collect::<Vec<_>>(), ks, rule, group, Want::Tops)
+}
+
+/// [`isolate`] for many matrices, each with the norms of the skill and of the general sets: one mask set per K.
+///
+/// With [`Group::Global`] the matrices are ranked together; among equal scores the earlier matrix wins.
+///
+/// # Errors
+/// As [`isolate`], matrices with different numbers of norm vectors, and a name that comes twice.
+pub fn isolate_set(
+    matrices: &[(WeightMatrix<'_>, Vec<&[f64]>)],
+    ks: &[f64],
+    rule: Rule,
+    group: Group,
+) -> Result<Vec<MaskSet>> {
+    sets_of(matrices, ks, rule, group, Want::Isolated)
+}
+
+fn sets_of(
+    matrices: &[(WeightMatrix<'_>, Vec<&[f64]>)],
+    ks: &[f64],
+    rule: Rule,
+    group: Group,
+    want: Want,
+) -> Result<Vec<MaskSet>> {
     let mut sets: Vec<MaskSet> = ks
         .iter()
         .map(|&k| {
@@ -55,16 +144,24 @@ pub fn top_k_set(
             MaskSet::new(meta)
         })
         .collect();
+    let expected = matrices.first().map_or(0, |(_, norms)| norms.len());
+    for (matrix, norms) in matrices {
+        if norms.is_empty() || norms.len() != expected {
+            return Err(ScoreError::StatisticCount {
+                name: matrix.name().to_owned(),
+                found: norms.len(),
+                expected: expected.max(1),
+            });
+        }
+    }
     if group == Group::Global {
         let mut parts = Vec::with_capacity(matrices.len());
         for (matrix, norms) in matrices {
             parts.push(Part::new(matrix, norms, rule)?);
         }
         let numel = matrices.iter().map(|(matrix, _)| matrix.len()).sum();
-        for (set, masks) in sets
-            .iter_mut()
-            .zip(select(&parts, &keep_counts(numel, ks)?)?)
-        {
+        let masks = select(&parts, &keep_counts(numel, ks)?, want)?;
+        for (set, masks) in sets.iter_mut().zip(masks) {
             for ((matrix, _), mask) in matrices.iter().zip(masks) {
                 set.insert(matrix.name(), &[matrix.rows(), matrix.cols()], mask)?;
             }
@@ -72,7 +169,7 @@ pub fn top_k_set(
         return Ok(sets);
     }
     for (matrix, norms) in matrices {
-        let masks = top_k(matrix, norms, ks, rule, group)?;
+        let masks = isolate(matrix, norms[0], &norms[1..], ks, rule, group)?;
         for (set, mask) in sets.iter_mut().zip(masks) {
             set.insert(matrix.name(), &[matrix.rows(), matrix.cols()], mask)?;
         }

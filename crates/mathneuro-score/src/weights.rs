@@ -122,6 +122,9 @@ impl<'a> From<&'a [bf16]> for Weights<'a> {
 pub(crate) trait Element {
     /// Bytes of one element.
     const SIZE: usize;
+    /// Whether kernels take the even and the odd elements apart: two neighbours are one f32, and one of them its upper
+    /// half.
+    const EVEN_ODD: bool = false;
     /// Widens one element.
     fn read(bytes: &[u8]) -> f32;
 }
@@ -148,9 +151,25 @@ impl Element for F16 {
 
 impl Element for BF16 {
     const SIZE: usize = 2;
+    const EVEN_ODD: bool = true;
     #[inline(always)]
     fn read(bytes: &[u8]) -> f32 {
         f32::from_bits(u32::from(u16::from_le_bytes([bytes[0], bytes[1]])) << 16)
+    }
+}
+
+/// Stands for `E` where only the norms count: every finite element is one.
+pub(crate) struct Finite<E>(std::marker::PhantomData<E>);
+
+impl<E: Element> Element for Finite<E> {
+    const SIZE: usize = E::SIZE;
+    #[inline(always)]
+    fn read(bytes: &[u8]) -> f32 {
+        if E::read(bytes).is_finite() {
+            1.0
+        } else {
+            f32::NAN
+        }
     }
 }
 
@@ -165,6 +184,33 @@ macro_rules! by_type {
     };
 }
 pub(crate) use by_type;
+
+/// The same for a part, whose rule may leave the weights out.
+macro_rules! by_element {
+    ($part:expr, $call:ident ( $($argument:expr),* )) => {
+        match ($part.weights.float_type(), $part.norms_only) {
+            ($crate::weights::FloatType::F32, false) => {
+                $call::<$crate::weights::F32>($($argument),*)
+            }
+            ($crate::weights::FloatType::F16, false) => {
+                $call::<$crate::weights::F16>($($argument),*)
+            }
+            ($crate::weights::FloatType::BF16, false) => {
+                $call::<$crate::weights::BF16>($($argument),*)
+            }
+            ($crate::weights::FloatType::F32, true) => {
+                $call::<$crate::weights::Finite<$crate::weights::F32>>($($argument),*)
+            }
+            ($crate::weights::FloatType::F16, true) => {
+                $call::<$crate::weights::Finite<$crate::weights::F16>>($($argument),*)
+            }
+            ($crate::weights::FloatType::BF16, true) => {
+                $call::<$crate::weights::Finite<$crate::weights::BF16>>($($argument),*)
+            }
+        }
+    };
+}
+pub(crate) use by_element;
 
 /// The weight of a linear layer: `[out, in]`, row-major.
 #[derive(Debug, Clone, Copy)]

@@ -4,6 +4,7 @@
 //! standard library, `clap` and `anyhow` only, so that it builds in seconds.
 
 mod advice;
+mod bench;
 mod disk;
 mod layout;
 mod libtorch;
@@ -58,6 +59,12 @@ enum Command {
         )]
         arguments: Vec<OsString>,
     },
+    /// Run the benchmarks in turns with their rivals and write `docs/benchmarks.md`
+    Bench {
+        /// Which ones [default: all of them; the whole takes about an hour]
+        #[arg(value_parser = bench::BENCHES)]
+        names: Vec<String>,
+    },
     /// Set up everything and run the pruning example on a small real model, in a few minutes
     Demo {
         /// Replace or add arguments of the example, for example `--questions 50`
@@ -91,6 +98,7 @@ fn run(command: Command) -> Result<()> {
             tasks::models(&layout, &mut report, &models)?;
         }
         Command::Test { arguments } => tasks::test(&layout, &mut report, &arguments)?,
+        Command::Bench { names } => tasks::bench(&layout, &mut report, &names)?,
         Command::Demo { arguments } => tasks::demo(&layout, &mut report, &arguments)?,
     }
     report.finish();

@@ -4,6 +4,7 @@ use std::ffi::{OsStr, OsString};
 
 use anyhow::{Result, bail};
 
+use crate::bench;
 use crate::layout::Layout;
 use crate::libtorch::{self, Source};
 use crate::models::{self, Model};
@@ -74,6 +75,23 @@ pub fn demo(layout: &Layout, report: &mut Report, arguments: &[OsString]) -> Res
         .to_vec();
     all.extend(with_defaults(DEMO_ARGUMENTS, arguments));
     run_cargo(layout, report, "Demo", &all)
+}
+
+/// Brings everything, then runs benchmarks and writes their page.
+pub fn bench(layout: &Layout, report: &mut Report, names: &[String]) -> Result<()> {
+    {
+        let _alone = layout.lock()?;
+        bring_libtorch(layout, report)?;
+        // The peers in Python use the scripts' packages.
+        bring_python(layout, report, &Requirement::for_scripts())?;
+        bring_models(layout, report, &[Model::Smollm2])?;
+    }
+    for name in bench::BENCHES {
+        if names.is_empty() || names.iter().any(|wanted| wanted == name) {
+            report.step(&format!("Benchmark {name}"), || bench::run(layout, name))?;
+        }
+    }
+    report.step("Page", || bench::write_page(layout))
 }
 
 fn bring_libtorch(layout: &Layout, report: &mut Report) -> Result<()> {

@@ -1,0 +1,79 @@
+//! Pruning and scaling 5 % of a bf16 matrix.
+
+use half::bf16;
+use mathneuro_benches::{
+    Contest, Contests, Goal, mask, normal, pool, thread_counts, threads_label,
+};
+use mathneuro_checkpoint::Dtype;
+use mathneuro_edit::{Operation, apply, apply_from};
+use rayon::prelude::*;
+use tch::{Kind, Tensor};
+
+/// A copy by all threads.
+fn copy(source: &[u8], target: &mut [u8]) {
+    const PIECE: usize = 1 << 20;
+    let pieces = target.par_chunks_mut(PIECE).zip(source.par_chunks(PIECE));
+    pieces.for_each(|(target, source)| target.copy_from_slice(source));
+}
+
+fn main() -> std::io::Result<()> {
+    let mut contests = Contests::new(
+        "edit",
+        "5 % of a bf16 matrix of 4096 x 8192. `from` edits from a source into an output buffer, and is compared with a copy \
+         of as many bytes by as many threads; `in place` is compared with `w *= mask` in torch.",
+    );
+    let (rows, cols) = (4096, 8192);
+    let weights: Vec<bf16> = normal(rows * cols).map(bf16::from_f32).collect();
+    let source: &[u8] = bytemuck::cast_slice(&weights);
+    let selected = mask(rows * cols, 0.05, 0);
+    let floats: Vec<f32> = weights.iter().map(|w| w.to_f32()).collect();
+    let mut kept = vec![1f32; rows * cols];
+    for threads in thread_counts() {
+        let pool = pool(threads);
+        for operation in [Operation::Prune, Operation::Scale(1.1)] {
+            let name = match operation {
+                Operation::Prune => "prune",
+                _ => "scale",
+            };
+            let (mut target, mut other) = (source.to_vec(), source.to_vec());
+            contests.run(
+                Contest::new(
+                    format!("{name} from, {}", threads_label(threads)),
+                    source.len(),
+                    || {
+                        pool.install(|| {
+                            apply_from(operation, Dtype::BF16, source, &mut target, &selected)
+                        })
+                    },
+                )
+                .rival("memcpy", Goal::TimesAtMost(1.5), || {
+                    pool.install(|| copy(source, &mut other))
+                }),
+            );
+            let factor = match operation {
+                Operation::Scale(factor) => factor,
+                _ => 0.0,
+            };
+            selected.iter_ones().for_each(|index| kept[index] = factor);
+            let factors = Tensor::from_slice(&kept).to_kind(Kind::BFloat16);
+            let mut tensor = Tensor::from_slice(&floats).to_kind(Kind::BFloat16);
+            let mut bytes = source.to_vec();
+            contests.run(
+                Contest::new(
+                    format!("{name} in place, {}", threads_label(threads)),
+                    source.len(),
+                    || {
+                        // Scaled again and again the weights would overflow.
+                        let turn = match operation {
+                            Operation::Scale(_) => Operation::Scale(1.0),
+                            other => other,
+                        };
+                        pool.install(|| apply(turn, Dtype::BF16, &mut bytes, &selected))
+                    },
+                )
+                .rival("torch", Goal::FasterBy(1.0), || tensor.multiply_(&factors)),
+            );
+        }
+    }
+    contests.finish()
+}

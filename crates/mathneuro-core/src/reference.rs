@@ -1,0 +1,68 @@
+//! The authors' arithmetic, for comparison.
+
+use mathneuro_checkpoint::Checkpoint;
+use mathneuro_mask::{MaskMeta, MaskSet, ParamMask};
+use mathneuro_score::{ReferenceBf16, TextNorms};
+
+use crate::error::{CoreError, Result};
+use crate::isolate::weight_matrix;
+
+/// The isolated sets as the authors' script computes them, one for each K: bf16 norms, bf16 products, bf16 sums text by
+/// text ([`ReferenceBf16`]). `draws` are the texts in the order in which they are added, for the skill and for each
+/// general set; the script draws them with replacement.
+///
+/// A general set of several is taken away one after the other. `progress` is told after each matrix how many are done and
+/// how many there are; when it answers `false` the work stops.
+///
+/// # Errors
+/// A weight that is not bf16, a set without norms of a weight, a draw of a text that is not there, a K outside [0, 1],
+/// [`CoreError::Interrupted`].
+pub fn isolate_reference_bf16(
+    checkpoint: &Checkpoint,
+    skill: (&TextNorms, &[usize]),
+    general: &[(&TextNorms, &[usize])],
+    ks: &[f64],
+    mut progress: impl FnMut(usize, usize) -> bool,
+) -> Result<Vec<MaskSet>> {
+    let mut sets: Vec<MaskSet> = ks
+        .iter()
+        .map(|&k| {
+            let mut meta = MaskMeta::default().with_k(k);
+            meta.extra
+                .insert("numerics".to_owned(), "reference-bf16".to_owned());
+            MaskSet::new(meta)
+        })
+        .collect();
+    let names: Vec<&str> = skill.0.weight_names().collect();
+    for (index, &name) in names.iter().enumerate() {
+        let matrix = weight_matrix(checkpoint, name)?;
+        let top = |(norms, draws): (&TextNorms, &[usize])| -> Result<Vec<ParamMask>> {
+            let missing = |text: usize| CoreError::NoTextNorms {
+                name: name.to_owned(),
+                text,
+            };
+            let texts = norms.norms_for(name).ok_or_else(|| missing(0))?;
+            let mut sums = ReferenceBf16::new(matrix)?;
+            for &text in draws {
+                sums.add(texts.get(text).ok_or_else(|| missing(text))?)?;
+            }
+            Ok(sums.top_k(ks)?)
+        };
+        let mut isolated = top(skill)?;
+        for &general in general {
+            for (mask, top) in isolated.iter_mut().zip(top(general)?) {
+                mask.and_not_assign(&top)?;
+            }
+        }
+        for (set, mask) in sets.iter_mut().zip(isolated) {
+            set.insert(name, &[matrix.rows(), matrix.cols()], mask)?;
+        }
+        if !progress(index + 1, names.len()) && index + 1 < names.len() {
+            return Err(CoreError::Interrupted {
+                done: index + 1,
+                total: names.len(),
+            });
+        }
+    }
+    Ok(sets)
+}

@@ -1,0 +1,319 @@
+//! Exact top-K selection in one read of the weights.
+//!
+//! A score is a non-negative f32, so its bit pattern orders as the score does: selection works on u32 *keys*.
+//!
+//! 1. A sample brackets the threshold of every K ([`sample`]).
+//! 2. One pass compares every score with every bracket, writes the bits that are certain, and keeps the few elements
+//!    that lie within a bracket ([`scan`]). All statistics that were asked for together share the read.
+//! 3. The undecided elements settle each threshold exactly, and their own bits.
+//!
+//! A bracket that turns out to have missed its threshold falls back on three exact reads ([`exact`]). Every step is a sum
+//! or a set over chunks, so neither chunks nor threads nor the sample can change a bit; ties go to the lowest index.
+
+mod exact;
+pub(crate) mod part;
+mod rows;
+mod sample;
+mod scan;
+#[cfg(test)]
+mod tests;
+
+use mathneuro_mask::{Isa, ParamMask};
+use rayon::prelude::*;
+
+use crate::error::{Result, ScoreError};
+use part::Part;
+pub(crate) use rows::select_rows;
+use sample::{Bracket, brackets};
+use scan::{CHUNK, Found, scan};
+
+/// A threshold: keys above it are in, and `ties` keys equal to it, the lowest indices first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Cut {
+    key: u32,
+    ties: usize,
+}
+
+/// What is wanted of the top sets of several statistics.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Want {
+    /// All of them: statistic after statistic, in each the masks of every K.
+    Tops,
+    /// For every K the top set of the first statistic without those of the others.
+    Isolated,
+}
+
+/// How the pass is made; the result does not depend on it.
+#[derive(Debug, Clone, Copy)]
+struct Options {
+    isa: Isa,
+    /// Elements of a chunk: a multiple of 64, at most [`CHUNK`].
+    chunk: usize,
+}
+
+/// Marks an undecided element of the first statistic that a later statistic has taken for certain.
+const TAKEN: u32 = 1 << 31;
+
+/// One mask per part for each number to keep (and statistic): the top sets hold exactly that many elements over all
+/// parts together.
+pub(crate) fn select(
+    parts: &[Part<'_>],
+    keeps: &[usize],
+    want: Want,
+) -> Result<Vec<Vec<ParamMask>>> {
+    let options = Options {
+        isa: Isa::active(),
+        chunk: CHUNK,
+    };
+    select_with(parts, keeps, want, options, brackets)
+}
+
+fn select_with(
+    parts: &[Part<'_>],
+    keeps: &[usize],
+    want: Want,
+    options: Options,
+    bracket: impl Fn(&[Part<'_>], usize, &[usize]) -> Vec<Bracket>,
+) -> Result<Vec<Vec<ParamMask>>> {
+    let statistics = parts.first().map_or(0, |part| part.statistics.len());
+    let brackets: Vec<Vec<Bracket>> = (0..statistics)
+        .map(|statistic| bracket(parts, statistic, keeps))
+        .collect();
+    let outputs = match want {
+        Want::Tops => statistics * keeps.len(),
+        Want::Isolated => keeps.len(),
+    };
+    let mut masks: Vec<Vec<Vec<u64>>> = (0..outputs)
+        .map(|_| {
+            parts
+                .iter()
+                .map(|part| vec![0; part.len().div_ceil(64)])
+                .collect()
+        })
+        .collect();
+    let chunks = pass(parts, &brackets, &mut masks, want, options);
+    if let Some((part, statistic)) = chunks
+        .iter()
+        .find_map(|chunk| Some((chunk.part, chunk.found.infinite?)))
+    {
+        return Err(parts[part].explain(statistic));
+    }
+
+    // One plane for each statistic and K.
+    let cuts: Vec<Option<Cut>> = (0..statistics * keeps.len())
+        .into_par_iter()
+        .map(|plane| settle(&chunks, plane, keeps[plane % keeps.len()]))
+        .collect();
+    masks
+        .into_par_iter()
+        .enumerate()
+        .map(|(output, mut words)| {
+            let planes: Vec<usize> = match want {
+                Want::Tops => vec![output],
+                Want::Isolated => (0..statistics).map(|s| s * keeps.len() + output).collect(),
+            };
+            let cuts: Option<Vec<Cut>> = planes.iter().map(|&plane| cuts[plane]).collect();
+            let Some(cuts) = cuts else {
+                return fall_back(parts, keeps, &planes);
+            };
+            for (rank, (&plane, cut)) in planes.iter().zip(cuts).enumerate() {
+                decide(&chunks, plane, cut, rank > 0, &mut words);
+            }
+            let masks = parts.iter().zip(words);
+            masks
+                .map(|(part, words)| Ok(ParamMask::from_words(part.len(), words)?))
+                .collect()
+        })
+        .collect()
+}
+
+/// One chunk of one part, after the pass.
+struct Scanned {
+    part: usize,
+    /// The chunk's first word in the masks of its part.
+    word: usize,
+    found: Found,
+}
+
+/// A chunk with its words of every output.
+struct Job<'m> {
+    part: usize,
+    start: usize,
+    words: Vec<&'m mut [u64]>,
+}
+
+fn pass(
+    parts: &[Part<'_>],
+    brackets: &[Vec<Bracket>],
+    masks: &mut [Vec<Vec<u64>>],
+    want: Want,
+    options: Options,
+) -> Vec<Scanned> {
+    let mut jobs: Vec<Job<'_>> = Vec::new();
+    for (index, part) in parts.iter().enumerate() {
+        jobs.extend((0..part.len()).step_by(options.chunk).map(|start| Job {
+            part: index,
+            start,
+            words: Vec::with_capacity(masks.len()),
+        }));
+    }
+    for output in masks {
+        let chunks = output
+            .iter_mut()
+            .flat_map(|words| words.chunks_mut(options.chunk / 64));
+        for (job, words) in jobs.iter_mut().zip(chunks) {
+            job.words.push(words);
+        }
+    }
+    jobs.into_par_iter()
+        .map_init(Vec::new, |room, job| {
+            let part = &parts[job.part];
+            let range = job.start..part.len().min(job.start + options.chunk);
+            let mut found = Found::default();
+            let mut words = job.words;
+            match want {
+                Want::Tops => {
+                    let planes = brackets.iter().map(Vec::len).max().unwrap_or(0).max(1);
+                    for (statistic, (brackets, planes)) in
+                        brackets.iter().zip(words.chunks_mut(planes)).enumerate()
+                    {
+                        scan(
+                            options.isa,
+                            part,
+                            statistic,
+                            range.clone(),
+                            brackets,
+                            planes,
+                            &mut found,
+                        );
+                    }
+                }
+                Want::Isolated => {
+                    isolate(
+                        options.isa,
+                        part,
+                        range,
+                        brackets,
+                        &mut words,
+                        room,
+                        &mut found,
+                    );
+                }
+            }
+            found.undecided.shrink();
+            Scanned {
+                part: job.part,
+                word: job.start / 64,
+                found,
+            }
+        })
+        .collect()
+}
+
+/// Scans a chunk for all statistics while its weights are in the cache, and keeps of the bits only the differences.
+fn isolate(
+    isa: Isa,
+    part: &Part<'_>,
+    range: std::ops::Range<usize>,
+    brackets: &[Vec<Bracket>],
+    outputs: &mut [&mut [u64]],
+    room: &mut Vec<u64>,
+    found: &mut Found,
+) {
+    let words = range.len().div_ceil(64);
+    let ks = outputs.len();
+    scan(isa, part, 0, range.clone(), &brackets[0], outputs, found);
+    for (statistic, brackets) in brackets.iter().enumerate().skip(1) {
+        room.clear();
+        room.resize(words * ks, 0);
+        let mut planes: Vec<&mut [u64]> = room.chunks_mut(words).collect();
+        scan(
+            isa,
+            part,
+            statistic,
+            range.clone(),
+            brackets,
+            &mut planes,
+            found,
+        );
+        for (k, (output, plane)) in outputs.iter_mut().zip(&planes).enumerate() {
+            for (output, word) in output.iter_mut().zip(plane.iter()) {
+                *output &= !word;
+            }
+            for (offset, key) in found.undecided.keys_mut(k) {
+                if plane[offset / 64] >> (offset % 64) & 1 == 1 {
+                    *key |= TAKEN;
+                }
+            }
+        }
+    }
+}
+
+/// The threshold of a plane, or `None` where the bracket missed it.
+fn settle(chunks: &[Scanned], plane: usize, keep: usize) -> Option<Cut> {
+    let mut certain = 0;
+    let mut keys = Vec::new();
+    for Scanned { found, .. } in chunks {
+        if found.crowded[plane] {
+            return None;
+        }
+        certain += found.certain[plane];
+        keys.extend(found.undecided.keys(plane).iter().map(|key| key & !TAKEN));
+    }
+    let wanted = keep.checked_sub(certain)?;
+    if wanted == 0 {
+        // No key lies above the highest one.
+        return Some(Cut {
+            key: u32::MAX,
+            ties: 0,
+        });
+    }
+    if wanted > keys.len() {
+        return None;
+    }
+    let (above, &mut key, _) = keys.select_nth_unstable_by(wanted - 1, |a, b| b.cmp(a));
+    let above = above.iter().filter(|&&other| other > key).count();
+    Some(Cut {
+        key,
+        ties: wanted - above,
+    })
+}
+
+/// Sets the bits of a plane's undecided elements that are in, or clears them in an output that it is taken away from.
+fn decide(chunks: &[Scanned], plane: usize, cut: Cut, take_away: bool, words: &mut [Vec<u64>]) {
+    let mut ties = cut.ties;
+    for chunk in chunks {
+        let words = &mut words[chunk.part][chunk.word..];
+        for (offset, key) in chunk.found.undecided.of(plane) {
+            let rank = key & !TAKEN;
+            let tie = rank == cut.key && ties > 0;
+            ties -= usize::from(tie);
+            if !tie && rank <= cut.key {
+                continue;
+            }
+            let bit = 1 << (offset % 64);
+            if take_away {
+                words[offset / 64] &= !bit;
+            } else if key & TAKEN == 0 {
+                words[offset / 64] |= bit;
+            }
+        }
+    }
+}
+
+/// The first plane without the others, each in three exact reads.
+#[cold]
+fn fall_back(parts: &[Part<'_>], keeps: &[usize], planes: &[usize]) -> Result<Vec<ParamMask>> {
+    let exact = |plane: usize| -> Result<Vec<ParamMask>> {
+        let keep = keeps[plane % keeps.len()];
+        let mut masks = exact::select(parts, plane / keeps.len(), &[keep])?;
+        Ok(masks.swap_remove(0))
+    };
+    let mut masks = exact(planes[0])?;
+    for &plane in &planes[1..] {
+        for (mask, other) in masks.iter_mut().zip(exact(plane)?) {
+            mask.and_not_assign(&other).map_err(ScoreError::from)?;
+        }
+    }
+    Ok(masks)
+}

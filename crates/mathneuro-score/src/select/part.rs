@@ -1,0 +1,182 @@
+//! One matrix as selection sees it: its weights, and the factors of each statistic.
+
+use std::ops::Range;
+
+use crate::error::{Result, ScoreError};
+use crate::lanes::{GROUP, Half};
+use crate::rule::Rule;
+use crate::weights::{Element, WeightMatrix, Weights};
+
+/// The keys of infinity and of every NaN without its sign are not below this one.
+pub(crate) const INFINITE: u32 = 0x7F80_0000;
+
+/// A matrix with one factor per column and statistic.
+pub(crate) struct Part<'a> {
+    pub(crate) name: &'a str,
+    pub(crate) weights: Weights<'a>,
+    pub(crate) cols: usize,
+    pub(crate) statistics: Vec<Factors>,
+    /// Whether the weight's magnitude is left out of the score.
+    pub(crate) norms_only: bool,
+}
+
+/// The factor of each column: the norms, or all ones for a rule without them.
+pub(crate) struct Factors {
+    pub(crate) all: Vec<f32>,
+    even: Vec<f32>,
+    odd: Vec<f32>,
+}
+
+impl<'a> Part<'a> {
+    pub(crate) fn new(
+        matrix: &WeightMatrix<'a>,
+        statistics: &[&[f64]],
+        rule: Rule,
+    ) -> Result<Self> {
+        let mut all = Vec::with_capacity(statistics.len());
+        for norms in statistics {
+            if norms.len() != matrix.cols() {
+                return Err(ScoreError::NormCount {
+                    name: matrix.name().to_owned(),
+                    cols: matrix.cols(),
+                    found: norms.len(),
+                });
+            }
+            crate::norms::check_norms(matrix.name(), norms)?;
+            all.push(Factors::new(match rule {
+                Rule::WeightMagnitude => vec![1.0; norms.len()],
+                // A negative zero would give scores a sign.
+                Rule::WeightTimesNorm | Rule::ActivationNorm => {
+                    norms.iter().map(|&norm| (norm as f32).abs()).collect()
+                }
+            }));
+        }
+        Ok(Self {
+            name: matrix.name(),
+            weights: matrix.weights(),
+            cols: matrix.cols(),
+            statistics: all,
+            norms_only: rule == Rule::ActivationNorm,
+        })
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.weights.len()
+    }
+
+    /// Why the first score of a statistic that is not finite is not.
+    #[cold]
+    pub(crate) fn explain(&self, statistic: usize) -> ScoreError {
+        let name = self.name.to_owned();
+        let factors = &self.statistics[statistic].all;
+        for index in 0..self.len() {
+            let value = self.weights.get(index).unwrap_or(f32::NAN);
+            if !value.is_finite() {
+                return ScoreError::BadWeight { name, index, value };
+            }
+            let magnitude = if self.norms_only { 1.0 } else { value.abs() };
+            if !(magnitude * factors[index % self.cols]).is_finite() {
+                return ScoreError::ScoreOverflow { name, index };
+            }
+        }
+        // Only reached if the weights changed while they were read.
+        ScoreError::BadWeight {
+            name,
+            index: 0,
+            value: f32::NAN,
+        }
+    }
+
+    /// Calls `visit(flat index, key)` for the elements of a range in ascending order.
+    #[inline(always)]
+    pub(crate) fn visit<E: Element>(
+        &self,
+        statistic: usize,
+        range: Range<usize>,
+        mut visit: impl FnMut(usize, u32),
+    ) {
+        let bytes = self.weights.slice(range.clone());
+        let mut elements = bytes.bytes().chunks_exact(E::SIZE);
+        let mut flat = range.start;
+        while flat < range.end {
+            let column = flat % self.cols;
+            let run = (self.cols - column).min(range.end - flat);
+            let factors = &self.statistics[statistic].all[column..column + run];
+            for (offset, (element, &factor)) in (&mut elements).take(run).zip(factors).enumerate() {
+                visit(flat + offset, key(E::read(element), factor));
+            }
+            flat += run;
+        }
+    }
+}
+
+/// The bits of a score, which order as the scores do: none is negative.
+#[inline(always)]
+pub(crate) fn key(weight: f32, factor: f32) -> u32 {
+    (weight.abs() * factor).to_bits() & 0x7FFF_FFFF
+}
+
+impl Factors {
+    fn new(all: Vec<f32>) -> Self {
+        let every_second = |from: usize| all.iter().skip(from).step_by(2).copied().collect();
+        Self {
+            even: every_second(0),
+            odd: every_second(1),
+            all,
+        }
+    }
+
+    /// The factors of the group whose first element lies in this column. Most lie as they are wanted; groups at the end
+    /// of a row are put together in `room`.
+    #[inline(always)]
+    pub(crate) fn group<'f, E: Element>(
+        &'f self,
+        column: usize,
+        room: &'f mut (Half, Half),
+    ) -> (&'f Half, &'f Half) {
+        const HALF: usize = GROUP / 2;
+        let found = if E::EVEN_ODD {
+            // In an odd column even and odd would be the wrong way round.
+            if column % 2 == 0 && column + GROUP <= self.all.len() {
+                let start = column / 2;
+                let (even, odd) = (self.even.get(start..), self.odd.get(start..));
+                even.and_then(|a| a.first_chunk::<HALF>())
+                    .zip(odd.and_then(|b| b.first_chunk::<HALF>()))
+            } else {
+                None
+            }
+        } else {
+            let from = self.all.get(column..);
+            from.and_then(|all| all.first_chunk::<HALF>()).zip(
+                self.all
+                    .get(column + HALF..)
+                    .and_then(|all| all.first_chunk::<HALF>()),
+            )
+        };
+        match found {
+            Some(found) => found,
+            None => {
+                self.gather(E::EVEN_ODD, column, room);
+                (&room.0, &room.1)
+            }
+        }
+    }
+
+    #[inline(never)]
+    fn gather(&self, even_odd: bool, column: usize, room: &mut (Half, Half)) {
+        let mut next = column;
+        for i in 0..GROUP {
+            let place = match (even_odd, i % 2, i < GROUP / 2) {
+                (true, 0, _) => &mut room.0[i / 2],
+                (true, _, _) => &mut room.1[i / 2],
+                (false, _, true) => &mut room.0[i],
+                (false, _, false) => &mut room.1[i - GROUP / 2],
+            };
+            *place = self.all[next];
+            next += 1;
+            if next == self.all.len() {
+                next = 0;
+            }
+        }
+    }
+}

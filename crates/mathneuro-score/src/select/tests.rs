@@ -1,0 +1,263 @@
+//! The single pass against the three exact reads: every instruction set of this machine, chunks of every size, several
+//! statistics, and brackets that miss.
+
+use half::{bf16, f16};
+use mathneuro_mask::{Isa, ParamMask};
+use proptest::prelude::*;
+
+use super::part::{INFINITE, Part};
+use super::sample::{Bracket, brackets};
+use super::scan::CHUNK;
+use super::{Options, Want, exact, select_with};
+use crate::rule::Rule;
+use crate::weights::{FloatType, WeightMatrix, Weights};
+
+const TYPES: [FloatType; 3] = [FloatType::F32, FloatType::F16, FloatType::BF16];
+
+fn instruction_sets() -> Vec<Isa> {
+    let found: Vec<Isa> = Isa::ALL
+        .into_iter()
+        .filter(|isa| isa.is_available())
+        .collect();
+    eprintln!("instruction sets tested: {found:?}");
+    found
+}
+
+fn encode(float: FloatType, values: &[f32]) -> Vec<u8> {
+    let each = |value: &f32| match float {
+        FloatType::F32 => value.to_le_bytes().to_vec(),
+        FloatType::F16 => f16::from_f32(*value).to_le_bytes().to_vec(),
+        FloatType::BF16 => bf16::from_f32(*value).to_le_bytes().to_vec(),
+    };
+    values.iter().flat_map(each).collect()
+}
+
+/// Roughly bell-shaped values and norms with a few large columns, from a counter.
+fn values(len: usize, seed: u64) -> Vec<f32> {
+    let mut state = seed;
+    let mut next = || {
+        state = state
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1_442_695_040_888_963_407);
+        (state >> 40) as f32 / (1u64 << 24) as f32 - 0.5
+    };
+    (0..len)
+        .map(|_| (next() + next() + next()) * 0.05)
+        .collect()
+}
+
+fn norms(len: usize, seed: u64) -> Vec<f64> {
+    values(len, seed)
+        .iter()
+        .enumerate()
+        .map(|(i, v)| f64::from(v.abs()) * if i % 97 == 3 { 500.0 } else { 20.0 })
+        .collect()
+}
+
+/// The composition of what the oracle selects.
+fn expected(part: &Part<'_>, keeps: &[usize], want: Want) -> Vec<ParamMask> {
+    let parts = std::slice::from_ref(part);
+    let tops: Vec<Vec<ParamMask>> = (0..part.statistics.len())
+        .map(|statistic| {
+            let masks = exact::select(parts, statistic, keeps).unwrap();
+            masks.into_iter().flatten().collect()
+        })
+        .collect();
+    match want {
+        Want::Tops => tops.into_iter().flatten().collect(),
+        Want::Isolated => (0..keeps.len())
+            .map(|k| {
+                tops[1..].iter().fold(tops[0][k].clone(), |mask, top| {
+                    mask.and_not(&top[k]).unwrap()
+                })
+            })
+            .collect(),
+    }
+}
+
+fn check(rows: usize, cols: usize, weights: &[f32], rule: Rule, chunks: &[usize]) {
+    let numel = rows * cols;
+    let (a, b, c) = (norms(cols, 1), norms(cols, 2), norms(cols, 3));
+    let mut keeps = vec![0, 1, numel / 1000, numel / 20, numel / 7, numel - 1, numel];
+    keeps.retain(|&keep| keep <= numel);
+    for float in TYPES {
+        let bytes = encode(float, weights);
+        let matrix =
+            WeightMatrix::new("w", rows, cols, Weights::from_bytes(float, &bytes).unwrap())
+                .unwrap();
+        let part = Part::new(&matrix, &[&a, &b, &c], rule).unwrap();
+        for want in [Want::Tops, Want::Isolated] {
+            let expected = expected(&part, &keeps, want);
+            for isa in instruction_sets() {
+                for &chunk in chunks {
+                    let options = Options { isa, chunk };
+                    let parts = std::slice::from_ref(&part);
+                    let found = select_with(parts, &keeps, want, options, brackets).unwrap();
+                    let found: Vec<ParamMask> = found.into_iter().flatten().collect();
+                    assert!(
+                        found == expected,
+                        "{rows} x {cols} {float:?} {rule} {want:?} {isa} in chunks of {chunk}"
+                    );
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn matrices_of_every_shape() {
+    for (rows, cols) in [
+        (1, 1),
+        (1, 63),
+        (1, 64),
+        (1, 65),
+        (64, 1),
+        (129, 1),
+        (3, 31),
+        (7, 32),
+        (5, 33),
+        (2, 127),
+        (17, 66),
+        (9, 576),
+        (40, 1000),
+    ] {
+        for rule in [
+            Rule::WeightTimesNorm,
+            Rule::WeightMagnitude,
+            Rule::ActivationNorm,
+        ] {
+            check(
+                rows,
+                cols,
+                &values(rows * cols, 7),
+                rule,
+                &[64, 1024, CHUNK],
+            );
+        }
+    }
+}
+
+#[test]
+fn larger_than_the_sample() {
+    check(
+        700,
+        577,
+        &values(700 * 577, 11),
+        Rule::WeightTimesNorm,
+        &[64 * 33, CHUNK],
+    );
+}
+
+#[test]
+fn inputs_made_to_break_brackets() {
+    let (rows, cols) = (300, 448);
+    let numel = rows * cols;
+    let ramp = |i: usize| (i as f32 + 1.0) / numel as f32;
+    let inputs: [Vec<f32>; 8] = [
+        vec![0.5; numel],
+        vec![0.0; numel],
+        vec![-0.0; numel],
+        (0..numel)
+            .map(|i| if i % 3 == 0 { 0.5 } else { -0.25 })
+            .collect(),
+        (0..numel).map(ramp).collect(),
+        (0..numel).rev().map(ramp).collect(),
+        (0..numel)
+            .map(|i| if i == numel / 2 { 100.0 } else { 0.001 })
+            .collect(),
+        (0..numel)
+            .map(|i| f32::from_bits(i as u32 % 4096))
+            .collect(),
+    ];
+    for input in &inputs {
+        for rule in [Rule::WeightTimesNorm, Rule::WeightMagnitude] {
+            check(rows, cols, input, rule, &[CHUNK]);
+        }
+    }
+}
+
+#[test]
+fn a_bracket_that_misses_costs_time_only() {
+    let (rows, cols) = (40, 96);
+    let weights = values(rows * cols, 3);
+    let norms: Vec<Vec<f64>> = (1..3).map(|seed| norms(cols, seed)).collect();
+    let norms: Vec<&[f64]> = norms.iter().map(Vec::as_slice).collect();
+    let matrix = WeightMatrix::new("w", rows, cols, weights.as_slice().into()).unwrap();
+    let part = Part::new(&matrix, &norms, Rule::WeightTimesNorm).unwrap();
+    let keeps = [1, 50, 500];
+    let options = Options {
+        isa: Isa::active(),
+        chunk: CHUNK,
+    };
+    for wrong in [
+        Bracket { start: 0, end: 0 },
+        Bracket {
+            start: INFINITE,
+            end: INFINITE,
+        },
+        Bracket { start: 1, end: 2 },
+        Bracket {
+            start: 0,
+            end: INFINITE,
+        },
+    ] {
+        for want in [Want::Tops, Want::Isolated] {
+            let all = |_: &[Part<'_>], _, keeps: &[usize]| vec![wrong; keeps.len()];
+            let parts = std::slice::from_ref(&part);
+            let found = select_with(parts, &keeps, want, options, all).unwrap();
+            let found: Vec<ParamMask> = found.into_iter().flatten().collect();
+            assert!(found == expected(&part, &keeps, want), "{wrong:?} {want:?}");
+        }
+    }
+}
+
+#[test]
+fn brackets_hold_their_thresholds_and_little_else() {
+    let (rows, cols) = (2000, 1024);
+    let numel = rows * cols;
+    let bytes = encode(FloatType::BF16, &values(numel, 5));
+    let weights = Weights::from_bytes(FloatType::BF16, &bytes).unwrap();
+    let matrix = WeightMatrix::new("w", rows, cols, weights).unwrap();
+    let norms = norms(cols, 1);
+    let part = Part::new(&matrix, &[&norms], Rule::WeightTimesNorm).unwrap();
+    let mut keys = Vec::new();
+    part.visit::<crate::weights::BF16>(0, 0..numel, |_, key| keys.push(key));
+    keys.sort_unstable_by(|a, b| b.cmp(a));
+    let keeps =
+        [0.0001, 0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.15].map(|k| (numel as f64 * k) as usize);
+    let mut within = 0;
+    for (keep, bracket) in keeps
+        .iter()
+        .zip(brackets(std::slice::from_ref(&part), 0, &keeps))
+    {
+        let threshold = keys[keep - 1];
+        assert!(
+            (bracket.start..bracket.end).contains(&threshold),
+            "{keep}: {threshold} {bracket:?}"
+        );
+        within += keys
+            .iter()
+            .filter(|key| (bracket.start..bracket.end).contains(key))
+            .count();
+    }
+    assert!(within < numel * 3 / 100, "{within} of {numel} undecided");
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
+    #[test]
+    fn any_weights_and_shapes(
+        rows in 1usize..20,
+        cols in 1usize..150,
+        seed in any::<u64>(),
+        few in 1u32..200,
+    ) {
+        // Few distinct values make many ties.
+        let weights: Vec<f32> = values(rows * cols, seed)
+            .iter()
+            .map(|v| (v * few as f32 * 50.0).round() / few as f32)
+            .collect();
+        check(rows, cols, &weights, Rule::WeightTimesNorm, &[128]);
+    }
+}

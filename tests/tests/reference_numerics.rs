@@ -1,0 +1,83 @@
+//! The authors' bf16 arithmetic on SmolLM2: its agreement with the formula, measured by an independent PyTorch program.
+
+#![allow(clippy::unwrap_used)] // A test's helper may panic as the test itself may.
+
+use mathneuro_core::capture::tch::Kind;
+use mathneuro_core::capture::{Batch, LoadOptions, Logits, Model, TextNormRecorder};
+use mathneuro_core::score::{TextNorms, isolate};
+use mathneuro_core::{
+    Checkpoint, Group, MaskMeta, MaskSet, Rule, isolate_reference_bf16, weight_matrix,
+};
+use mathneuro_tests::{golden, model};
+use serde_json::Value;
+
+const KS: [f64; 4] = [0.0001, 0.001, 0.01, 0.05];
+
+/// Pooled Jaccard of the isolated sets of eight texts, formula against the authors' arithmetic with ties to the lowest
+/// index (`drift_SmolLM2.json`, row `8trunc`, `A~Ct`).
+const AGREEMENT: [f64; 4] = [0.9596, 0.97642, 0.96905, 0.96104];
+
+fn norms(checkpoint: &Checkpoint, dtype: Kind, expected: &Value) -> [TextNorms; 2] {
+    let model = Model::load(checkpoint, &LoadOptions::default().with_dtype(dtype)).unwrap();
+    ["math", "general"].map(|set| {
+        let session = model.attach(TextNormRecorder::new(&model));
+        for prompt in expected["prompts"].as_array().unwrap() {
+            if prompt["set"] == set {
+                let ids = prompt["ids"].as_array().unwrap().iter();
+                let ids: Vec<u32> = ids.map(|id| id.as_u64().unwrap() as u32).collect();
+                model
+                    .forward(&Batch::new(&[ids]).unwrap(), None, Logits::None)
+                    .unwrap();
+            }
+        }
+        session.finish().into_norms()
+    })
+}
+
+#[test]
+fn eight_texts_agree_with_the_formula_as_far_as_measured() {
+    let Some(folder) = model("SmolLM2-135M-Instruct") else {
+        return;
+    };
+    let checkpoint = Checkpoint::open(folder).unwrap();
+    let text = std::fs::read(golden("golden_SmolLM2-135M-Instruct.json")).unwrap();
+    let expected: Value = serde_json::from_slice(&text).unwrap();
+    let exact = norms(&checkpoint, Kind::Float, &expected);
+    let rounded = norms(&checkpoint, Kind::BFloat16, &expected);
+    let draws: Vec<usize> = (0..8).collect();
+
+    let mut formula: Vec<MaskSet> = KS
+        .iter()
+        .map(|&k| MaskSet::new(MaskMeta::default().with_k(k)))
+        .collect();
+    for name in exact[0].weight_names() {
+        let matrix = weight_matrix(&checkpoint, name).unwrap();
+        let sums = [0, 1].map(|set: usize| exact[set].sum_for(name, &draws).unwrap());
+        let (rule, group) = (Rule::WeightTimesNorm, Group::PerMatrix);
+        let masks = isolate(&matrix, &sums[0], &[&sums[1]], &KS, rule, group).unwrap();
+        for (set, mask) in formula.iter_mut().zip(masks) {
+            set.insert(name, &[matrix.rows(), matrix.cols()], mask)
+                .unwrap();
+        }
+    }
+    let reference = isolate_reference_bf16(
+        &checkpoint,
+        (&rounded[0], &draws),
+        &[(&rounded[1], &draws)],
+        &KS,
+        |_, _| true,
+    )
+    .unwrap();
+    for (index, expected) in AGREEMENT.iter().enumerate() {
+        let found = formula[index].jaccard(&reference[index]).unwrap();
+        eprintln!(
+            "K = {}: Jaccard {found:.4}, measured by the other program {expected}",
+            KS[index]
+        );
+        assert!(
+            (found - expected).abs() <= 0.01,
+            "K = {}: {found} against {expected}",
+            KS[index]
+        );
+    }
+}
