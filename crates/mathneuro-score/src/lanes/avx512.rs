@@ -44,6 +44,58 @@ unsafe fn in_order(w: [__m512; 2], s: [__m512; 2]) -> __m512i {
     }
 }
 
+/// 32 neighbouring scores of bf16 weights.
+///
+/// # Safety
+/// AVX-512 F and BW must have been detected.
+#[inline(always)]
+unsafe fn of_bf16(weights: &[u8], (a, b): (&Half, &Half), part: usize) -> __m512i {
+    debug_assert!(BF16::EVEN_ODD);
+    // SAFETY: values in registers, and loads that check their slices; the instruction sets are the caller's promise.
+    unsafe {
+        let w = load(weights, part * 64);
+        // An f32 has a bf16 as its upper half: the odd elements are there, the even ones move up.
+        let even = _mm512_and_si512(_mm512_slli_epi32::<16>(w), _mm512_set1_epi32(0x7FFF_FFFF));
+        let odd = _mm512_and_si512(w, _mm512_set1_epi32(0x7FFF_0000));
+        let even = _mm512_mul_ps(_mm512_castsi512_ps(even), factors(a, part));
+        let odd = _mm512_mul_ps(_mm512_castsi512_ps(odd), factors(b, part));
+        let even = _mm512_srli_epi32::<16>(_mm512_castps_si512(even));
+        // even | (odd & upper half)
+        let upper = _mm512_set1_epi32(0xFFFF_0000_u32 as i32);
+        _mm512_ternarylogic_epi32::<0xF8>(even, _mm512_castps_si512(odd), upper)
+    }
+}
+
+/// 32 neighbouring scores of f32 weights.
+///
+/// # Safety
+/// AVX-512 F and BW must have been detected.
+#[inline(always)]
+unsafe fn of_f32(weights: &[u8], half: &Half, part: usize) -> __m512i {
+    // SAFETY: values in registers, and loads that check their slices; the instruction sets are the caller's promise.
+    unsafe {
+        let first = _mm512_castsi512_ps(load(weights, part * 128));
+        let second = _mm512_castsi512_ps(load(weights, part * 128 + 64));
+        in_order([first, second], [factors(half, 0), factors(half, 1)])
+    }
+}
+
+/// 32 neighbouring scores of f16 weights.
+///
+/// # Safety
+/// AVX-512 F and BW must have been detected.
+#[inline(always)]
+unsafe fn of_f16(weights: &[u8], half: &Half, part: usize) -> __m512i {
+    // SAFETY: values in registers, and loads that check their slices; the instruction sets are the caller's promise.
+    unsafe {
+        let w = load(weights, part * 64);
+        let first = _mm512_cvtph_ps(_mm512_castsi512_si256(w));
+        let second = _mm512_cvtph_ps(_mm512_extracti64x4_epi64::<1>(w));
+        in_order([first, second], [factors(half, 0), factors(half, 1)])
+    }
+}
+
+// Closures and `map` are not used on vectors: they would not be inlined into functions with other instruction sets.
 macro_rules! lanes {
     ($element:ty, |$weights:ident, $a:ident, $b:ident| $scores:expr) => {
         impl Lanes<$element> for Avx512 {
@@ -64,8 +116,12 @@ macro_rules! lanes {
             #[inline(always)]
             fn above(self, threshold: &__m512i) -> u64 {
                 // SAFETY: values in registers only; this type is used only where its instruction sets were detected.
-                let [low, high] =
-                    unsafe { self.0.map(|keys| _mm512_cmpgt_epi16_mask(keys, *threshold)) };
+                let (low, high) = unsafe {
+                    (
+                        _mm512_cmpgt_epi16_mask(self.0[0], *threshold),
+                        _mm512_cmpgt_epi16_mask(self.0[1], *threshold),
+                    )
+                };
                 u64::from(low) | u64::from(high) << 32
             }
 
@@ -82,50 +138,27 @@ macro_rules! lanes {
 
             #[inline(always)]
             fn largest(self) -> u16 {
-                // SAFETY: both are 64 bytes of plain numbers.
-                let keys: [[u16; 32]; 2] = unsafe { std::mem::transmute(self.0) };
-                keys.as_flattened().iter().copied().fold(0, u16::max)
+                // SAFETY: values in registers only; this type is used only where its instruction sets were detected.
+                unsafe {
+                    let both = _mm512_max_epu16(self.0[0], self.0[1]);
+                    let high = _mm512_extracti64x4_epi64::<1>(both);
+                    let half = _mm256_max_epu16(_mm512_castsi512_si256(both), high);
+                    super::avx2::largest(half)
+                }
             }
         }
     };
 }
 
-lanes!(BF16, |weights, a, b| {
-    debug_assert!(BF16::EVEN_ODD);
-    let magnitude = _mm512_set1_epi32(0x7FFF_FFFF);
-    let upper = _mm512_set1_epi32(0xFFFF_0000_u32 as i32);
-    [0, 1].map(|part| {
-        let w = load(weights, part * 64);
-        // An f32 has a bf16 as its upper half: the odd elements are there, the even ones move up.
-        let even = _mm512_and_si512(_mm512_slli_epi32::<16>(w), magnitude);
-        let odd = _mm512_and_si512(w, _mm512_and_si512(upper, magnitude));
-        let even = _mm512_mul_ps(_mm512_castsi512_ps(even), factors(a, part));
-        let odd = _mm512_mul_ps(_mm512_castsi512_ps(odd), factors(b, part));
-        let even = _mm512_srli_epi32::<16>(_mm512_castps_si512(even));
-        // even | (odd & upper)
-        _mm512_ternarylogic_epi32::<0xF8>(even, _mm512_castps_si512(odd), upper)
-    })
-});
-
-lanes!(F32, |weights, a, b| {
-    let two =
-        |part: usize| [0, 1].map(|half| _mm512_castsi512_ps(load(weights, (part * 2 + half) * 64)));
-    [
-        in_order(two(0), [factors(a, 0), factors(a, 1)]),
-        in_order(two(1), [factors(b, 0), factors(b, 1)]),
-    ]
-});
-
-lanes!(F16, |weights, a, b| {
-    let two = |part: usize| {
-        let w = load(weights, part * 64);
-        [
-            _mm512_cvtph_ps(_mm512_castsi512_si256(w)),
-            _mm512_cvtph_ps(_mm512_extracti64x4_epi64::<1>(w)),
-        ]
-    };
-    [
-        in_order(two(0), [factors(a, 0), factors(a, 1)]),
-        in_order(two(1), [factors(b, 0), factors(b, 1)]),
-    ]
-});
+lanes!(BF16, |weights, a, b| [
+    of_bf16(weights, (a, b), 0),
+    of_bf16(weights, (a, b), 1)
+]);
+lanes!(F32, |weights, a, b| [
+    of_f32(weights, a, 0),
+    of_f32(weights, b, 1)
+]);
+lanes!(F16, |weights, a, b| [
+    of_f16(weights, a, 0),
+    of_f16(weights, b, 1)
+]);

@@ -40,3 +40,19 @@ pub(crate) trait Lanes<E: Element>: Copy {
     /// The largest of all 64, as an unsigned number.
     fn largest(self) -> u16;
 }
+
+/// Asks for the cache lines of these bytes ahead of their use.
+#[inline(always)]
+pub(crate) fn prefetch(bytes: &[u8]) {
+    #[cfg(target_arch = "x86_64")]
+    for line in bytes.chunks(64) {
+        // SAFETY: a hint, which SSE (part of every 64-bit x86 machine) has for any address.
+        unsafe {
+            std::arch::x86_64::_mm_prefetch::<{ std::arch::x86_64::_MM_HINT_T0 }>(
+                line.as_ptr().cast(),
+            );
+        }
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    let _ = bytes;
+}

@@ -17,21 +17,99 @@ unsafe fn factors(half: &Half, part: usize) -> float32x4_t {
     unsafe { vld1q_f32(half.as_ptr()) }
 }
 
-/// The upper halves of 8 products of magnitudes and factors in order.
+/// The upper halves of 4 products of magnitudes and factors.
 ///
 /// # Safety
 /// NEON must be there.
 #[inline(always)]
-unsafe fn in_order(w: [float32x4_t; 2], s: [float32x4_t; 2]) -> uint16x8_t {
+unsafe fn product(w: float32x4_t, s: float32x4_t) -> uint16x4_t {
     // SAFETY: values in registers only; NEON is the caller's promise.
+    unsafe { vshrn_n_u32::<16>(vreinterpretq_u32_f32(vmulq_f32(vabsq_f32(w), s))) }
+}
+
+/// 8 neighbouring scores of bf16 weights.
+///
+/// # Safety
+/// NEON must be there.
+#[inline(always)]
+unsafe fn of_bf16(weights: &[u8], (a, b): (&Half, &Half), part: usize) -> uint16x8_t {
+    debug_assert!(BF16::EVEN_ODD);
+    let w = &weights[part * 16..part * 16 + 16];
+    // SAFETY: the slice holds the 16 bytes that are read; NEON is the caller's promise.
     unsafe {
-        let product = |i: usize| vreinterpretq_u32_f32(vmulq_f32(vabsq_f32(w[i]), s[i]));
-        vcombine_u16(vshrn_n_u32::<16>(product(0)), vshrn_n_u32::<16>(product(1)))
+        let w = vreinterpretq_u32_u8(vld1q_u8(w.as_ptr()));
+        // An f32 has a bf16 as its upper half: the odd elements are there, the even ones move up.
+        let even = vreinterpretq_f32_u32(vshlq_n_u32::<16>(w));
+        let odd = vreinterpretq_f32_u32(vandq_u32(w, vdupq_n_u32(0xFFFF_0000)));
+        let even = vmulq_f32(vabsq_f32(even), factors(a, part));
+        let odd = vmulq_f32(vabsq_f32(odd), factors(b, part));
+        let even = vshrq_n_u32::<16>(vreinterpretq_u32_f32(even));
+        let odd = vandq_u32(vreinterpretq_u32_f32(odd), vdupq_n_u32(0xFFFF_0000));
+        vreinterpretq_u16_u32(vorrq_u32(even, odd))
     }
 }
 
+/// 8 neighbouring scores of f32 weights.
+///
+/// # Safety
+/// NEON must be there.
+#[inline(always)]
+unsafe fn of_f32(weights: &[u8], half: &Half, part: usize) -> uint16x8_t {
+    let w = &weights[part * 32..part * 32 + 32];
+    let first = part % 4 * 2;
+    // SAFETY: the slice holds the twice 16 bytes that are read; NEON is the caller's promise.
+    unsafe {
+        let low = vreinterpretq_f32_u8(vld1q_u8(w.as_ptr()));
+        let high = vreinterpretq_f32_u8(vld1q_u8(w[16..].as_ptr()));
+        vcombine_u16(
+            product(low, factors(half, first)),
+            product(high, factors(half, first + 1)),
+        )
+    }
+}
+
+/// 8 neighbouring scores of f16 weights.
+///
+/// # Safety
+/// NEON must be there.
+#[inline(always)]
+unsafe fn of_f16(weights: &[u8], half: &Half, part: usize) -> uint16x8_t {
+    // The conversion instructions are not yet stable in Rust.
+    let mut wide = [0f32; 8];
+    for (wide, element) in wide
+        .iter_mut()
+        .zip(weights[part * 16..part * 16 + 16].chunks_exact(2))
+    {
+        *wide = F16::read(element);
+    }
+    let first = part % 4 * 2;
+    // SAFETY: the array holds the twice 4 values that are read; NEON is the caller's promise.
+    unsafe {
+        vcombine_u16(
+            product(vld1q_f32(wide.as_ptr()), factors(half, first)),
+            product(vld1q_f32(wide[4..].as_ptr()), factors(half, first + 1)),
+        )
+    }
+}
+
+/// Of 16 keys those above a threshold, each as its place in a byte.
+///
+/// # Safety
+/// NEON must be there.
+#[inline(always)]
+unsafe fn places(low: uint16x8_t, high: uint16x8_t, threshold: int16x8_t) -> uint8x16_t {
+    const PLACES: [u8; 16] = [1, 2, 4, 8, 16, 32, 64, 128, 1, 2, 4, 8, 16, 32, 64, 128];
+    // SAFETY: the array holds the 16 bytes that are read; NEON is the caller's promise.
+    unsafe {
+        let low = vmovn_u16(vcgtq_s16(vreinterpretq_s16_u16(low), threshold));
+        let high = vmovn_u16(vcgtq_s16(vreinterpretq_s16_u16(high), threshold));
+        vandq_u8(vcombine_u8(low, high), vld1q_u8(PLACES.as_ptr()))
+    }
+}
+
+// Closures and `map` are not used on vectors: they would not be inlined into functions with other instruction sets.
 macro_rules! lanes {
-    ($element:ty, |$weights:ident, $part:ident, $factors:ident| $scores:expr) => {
+    ($element:ty, $of:ident, |$a:ident, $b:ident| $low:expr, $high:expr) => {
         impl Lanes<$element> for Neon {
             type Threshold = int16x8_t;
 
@@ -42,36 +120,47 @@ macro_rules! lanes {
             }
 
             #[inline(always)]
-            fn scores($weights: &[u8], $factors: (&Half, &Half)) -> Self {
+            fn scores(weights: &[u8], ($a, $b): (&Half, &Half)) -> Self {
                 // SAFETY: NEON is part of every 64-bit ARM machine.
-                unsafe { Self([0usize, 1, 2, 3, 4, 5, 6, 7].map(|$part| $scores)) }
+                unsafe {
+                    Self([
+                        $of(weights, $low, 0),
+                        $of(weights, $low, 1),
+                        $of(weights, $low, 2),
+                        $of(weights, $low, 3),
+                        $of(weights, $high, 4),
+                        $of(weights, $high, 5),
+                        $of(weights, $high, 6),
+                        $of(weights, $high, 7),
+                    ])
+                }
             }
 
             #[inline(always)]
             fn above(self, threshold: &int16x8_t) -> u64 {
-                // SAFETY: NEON is part of every 64-bit ARM machine; the array holds the 16 bytes that are read.
+                // SAFETY: NEON is part of every 64-bit ARM machine.
                 unsafe {
-                    const PLACES: [u8; 16] =
-                        [1, 2, 4, 8, 16, 32, 64, 128, 1, 2, 4, 8, 16, 32, 64, 128];
-                    let places = vld1q_u8(PLACES.as_ptr());
-                    let bytes = |i: usize| {
-                        let above =
-                            |keys| vmovn_u16(vcgtq_s16(vreinterpretq_s16_u16(keys), *threshold));
-                        let both = vcombine_u8(above(self.0[2 * i]), above(self.0[2 * i + 1]));
-                        vandq_u8(both, places)
-                    };
                     // Each step halves the number of bytes; in the end a byte holds the bits of 8 elements.
-                    let low = vpaddq_u8(bytes(0), bytes(1));
-                    let high = vpaddq_u8(bytes(2), bytes(3));
+                    let low = vpaddq_u8(
+                        places(self.0[0], self.0[1], *threshold),
+                        places(self.0[2], self.0[3], *threshold),
+                    );
+                    let high = vpaddq_u8(
+                        places(self.0[4], self.0[5], *threshold),
+                        places(self.0[6], self.0[7], *threshold),
+                    );
                     let sums = vpaddq_u8(low, high);
                     vgetq_lane_u64::<0>(vreinterpretq_u64_u8(vpaddq_u8(sums, sums)))
                 }
             }
 
             #[inline(always)]
-            fn max(self, other: Self) -> Self {
-                // SAFETY: NEON is part of every 64-bit ARM machine.
-                unsafe { Self([0, 1, 2, 3, 4, 5, 6, 7].map(|i| vmaxq_u16(self.0[i], other.0[i]))) }
+            fn max(mut self, other: Self) -> Self {
+                for (a, &b) in self.0.iter_mut().zip(&other.0) {
+                    // SAFETY: NEON is part of every 64-bit ARM machine.
+                    *a = unsafe { vmaxq_u16(*a, b) };
+                }
+                self
             }
 
             #[inline(always)]
@@ -85,43 +174,6 @@ macro_rules! lanes {
     };
 }
 
-lanes!(BF16, |weights, part, factors_of| {
-    let w = &weights[part * 16..part * 16 + 16];
-    // The slice holds the 16 bytes that are read.
-    let w = vreinterpretq_u32_u8(vld1q_u8(w.as_ptr()));
-    // An f32 has a bf16 as its upper half: the odd elements are there, the even ones move up.
-    let even = vreinterpretq_f32_u32(vshlq_n_u32::<16>(w));
-    let odd = vreinterpretq_f32_u32(vandq_u32(w, vdupq_n_u32(0xFFFF_0000)));
-    let even = vmulq_f32(vabsq_f32(even), factors(factors_of.0, part));
-    let odd = vmulq_f32(vabsq_f32(odd), factors(factors_of.1, part));
-    let even = vshrq_n_u32::<16>(vreinterpretq_u32_f32(even));
-    let odd = vandq_u32(vreinterpretq_u32_f32(odd), vdupq_n_u32(0xFFFF_0000));
-    vreinterpretq_u16_u32(vorrq_u32(even, odd))
-});
-
-lanes!(F32, |weights, part, factors_of| {
-    let half = if part < 4 { factors_of.0 } else { factors_of.1 };
-    let load = |start: usize| {
-        let w = &weights[start..start + 16];
-        // The slice holds the 16 bytes that are read.
-        vreinterpretq_f32_u8(vld1q_u8(w.as_ptr()))
-    };
-    let first = part % 4 * 2;
-    in_order(
-        [load(part * 32), load(part * 32 + 16)],
-        [factors(half, first), factors(half, first + 1)],
-    )
-});
-
-lanes!(F16, |weights, part, factors_of| {
-    let half = if part < 4 { factors_of.0 } else { factors_of.1 };
-    // The conversion instructions are not yet stable in Rust.
-    let wide: [f32; 8] =
-        std::array::from_fn(|i| F16::read(&weights[(part * 8 + i) * 2..(part * 8 + i) * 2 + 2]));
-    let first = part % 4 * 2;
-    let load = |i: usize| vld1q_f32(wide[i * 4..i * 4 + 4].as_ptr());
-    in_order(
-        [load(0), load(1)],
-        [factors(half, first), factors(half, first + 1)],
-    )
-});
+lanes!(BF16, of_bf16, |a, b| (a, b), (a, b));
+lanes!(F32, of_f32, |a, b| a, b);
+lanes!(F16, of_f16, |a, b| a, b);

@@ -200,7 +200,6 @@ fn pass(
                     );
                 }
             }
-            found.undecided.shrink();
             Scanned {
                 part: job.part,
                 word: job.start / 64,

@@ -1,9 +1,12 @@
 //! Where a threshold lies, estimated from a sample of the weights.
 
+use std::ops::Range;
+
+use mathneuro_mask::Isa;
 use rayon::prelude::*;
 
 use super::part::{INFINITE, Part, key};
-use crate::lanes::GROUP;
+use crate::lanes::{GROUP, prefetch};
 use crate::weights::{Element, by_element};
 
 /// The keys that may be a threshold: those from `start` up to, but not including, `end`. Keys from `end` on are in the
@@ -24,14 +27,21 @@ const BINS: usize = (INFINITE >> BIN) as usize;
 
 /// Standard deviations of the estimated rank on either side of a threshold. A bracket that misses costs time, not
 /// exactness.
-const DEVIATIONS: f64 = 4.0;
+const DEVIATIONS: f64 = 3.5;
 
 /// One bracket for each number to keep.
 pub(crate) fn brackets(parts: &[Part<'_>], statistic: usize, keeps: &[usize]) -> Vec<Bracket> {
     let total: usize = parts.iter().map(Part::len).sum();
     let wanted = (total / 8).clamp(FEWEST, MOST);
     let stride = (total / wanted).max(1);
-    let (counts, sampled) = count(parts, statistic, stride);
+    let (mut counts, sampled) = count(parts, statistic, stride);
+    // Most bins lie above all scores.
+    counts.truncate(
+        counts
+            .iter()
+            .rposition(|&count| count > 0)
+            .map_or(0, |last| last + 1),
+    );
     keeps
         .iter()
         .map(|&keep| {
@@ -94,17 +104,9 @@ fn count(parts: &[Part<'_>], statistic: usize, stride: usize) -> (Vec<u32>, usiz
     tasks
         .into_par_iter()
         .with_min_len(8)
-        .fold(empty, |(mut counts, mut sampled), (part, range)| {
+        .fold(empty, |(mut counts, mut sampled), (part, groups)| {
             counts.resize(BINS, 0);
-            for group in range {
-                let chosen = group * stride + (hash(group) % stride as u64) as usize;
-                let start = chosen * GROUP;
-                let end = part.len().min(start + GROUP);
-                if start < end {
-                    by_element!(part, add(part, statistic, start, end, &mut counts));
-                    sampled += end - start;
-                }
-            }
+            sampled += by_element!(part, add(part, statistic, stride, groups, &mut counts));
             (counts, sampled)
         })
         .reduce(empty, |(mut left, a), (right, b)| {
@@ -126,33 +128,101 @@ fn hash(index: usize) -> u64 {
     x ^ (x >> 31)
 }
 
-#[inline(always)]
+/// Groups that are asked for ahead.
+const AHEAD: usize = 16;
+
+/// Counts the chosen groups of a part with the widest vectors that the machine has; returns how many weights they hold.
 fn add<E: Element>(
     part: &Part<'_>,
     statistic: usize,
-    start: usize,
-    end: usize,
+    stride: usize,
+    groups: Range<usize>,
     counts: &mut [u32],
-) {
-    let bytes = &part.weights.bytes()[start * E::SIZE..end * E::SIZE];
-    let mut bins = [0u32; GROUP];
-    let mut column = start % part.cols;
+) -> usize {
+    match Isa::active() {
+        #[cfg(target_arch = "x86_64")]
+        // SAFETY: `active` names an instruction set that this machine has: AVX-512 F and BW among others.
+        Isa::Avx512 => unsafe { add_avx512::<E>(part, statistic, stride, groups, counts) },
+        #[cfg(target_arch = "x86_64")]
+        // SAFETY: `active` names an instruction set that this machine has: AVX2 and F16C.
+        Isa::Avx2 => unsafe { add_avx2::<E>(part, statistic, stride, groups, counts) },
+        _ => add_portable::<E>(part, statistic, stride, groups, counts),
+    }
+}
+
+/// # Safety
+/// The machine must have AVX-512 F and BW.
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx512f,avx512bw")]
+unsafe fn add_avx512<E: Element>(
+    part: &Part<'_>,
+    statistic: usize,
+    stride: usize,
+    groups: Range<usize>,
+    counts: &mut [u32],
+) -> usize {
+    add_portable::<E>(part, statistic, stride, groups, counts)
+}
+
+/// # Safety
+/// The machine must have AVX2 and F16C.
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx2,f16c")]
+unsafe fn add_avx2<E: Element>(
+    part: &Part<'_>,
+    statistic: usize,
+    stride: usize,
+    groups: Range<usize>,
+    counts: &mut [u32],
+) -> usize {
+    add_portable::<E>(part, statistic, stride, groups, counts)
+}
+
+#[inline(always)]
+fn add_portable<E: Element>(
+    part: &Part<'_>,
+    statistic: usize,
+    stride: usize,
+    groups: Range<usize>,
+    counts: &mut [u32],
+) -> usize {
     let factors = &part.statistics[statistic].all;
-    let mut done = 0;
-    while done < end - start {
-        let run = (part.cols - column).min(end - start - done);
-        let elements = bytes[done * E::SIZE..(done + run) * E::SIZE].chunks_exact(E::SIZE);
-        let places = bins[done..done + run].iter_mut();
-        for ((bin, element), &factor) in places.zip(elements).zip(&factors[column..column + run]) {
-            *bin = key(E::read(element), factor) >> BIN;
+    let all = part.weights.bytes();
+    let start_of = |group: usize| {
+        let chosen = group * stride + (hash(group) % stride as u64) as usize;
+        (chosen * GROUP).min(part.len())
+    };
+    let mut sampled = 0;
+    let mut bins = [0u32; GROUP];
+    for group in groups {
+        let ahead = start_of(group + AHEAD) * E::SIZE;
+        prefetch(&all[ahead..all.len().min(ahead + GROUP * E::SIZE)]);
+        let start = start_of(group);
+        let size = GROUP.min(part.len() - start);
+        let bytes = &all[start * E::SIZE..(start + size) * E::SIZE];
+        let column = start % part.cols.max(1);
+        match factors.get(column..column + GROUP) {
+            Some(factors) if size == GROUP => {
+                let elements = bytes.chunks_exact(E::SIZE);
+                for ((bin, element), &factor) in bins.iter_mut().zip(elements).zip(factors) {
+                    *bin = key(E::read(element), factor) >> BIN;
+                }
+            }
+            _ => {
+                let elements = bytes.chunks_exact(E::SIZE);
+                let factors = factors.iter().cycle().skip(column);
+                for ((bin, element), &factor) in bins.iter_mut().zip(elements).zip(factors) {
+                    *bin = key(E::read(element), factor) >> BIN;
+                }
+            }
         }
-        done += run;
-        column = 0;
-    }
-    for &bin in &bins[..end - start] {
-        // What is not finite is found by the pass that follows.
-        if let Some(count) = counts.get_mut(bin as usize) {
-            *count += 1;
+        for &bin in &bins[..size] {
+            // What is not finite is found by the pass that follows.
+            if let Some(count) = counts.get_mut(bin as usize) {
+                *count += 1;
+            }
         }
+        sampled += size;
     }
+    sampled
 }

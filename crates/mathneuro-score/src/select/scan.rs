@@ -7,7 +7,7 @@ use mathneuro_mask::Isa;
 use super::part::{INFINITE, Part, key};
 use super::sample::Bracket;
 use crate::lanes::portable::Portable;
-use crate::lanes::{GROUP, Half, Lanes};
+use crate::lanes::{GROUP, Half, Lanes, prefetch};
 use crate::weights::{Element, by_element};
 
 /// Elements of a chunk: offsets into it fit into 16 bits, and its weights into a core's second-level cache.
@@ -57,12 +57,6 @@ impl Undecided {
 
     fn close_plane(&mut self) {
         self.ends.push(self.keys.len() as u32);
-    }
-
-    /// Gives back memory that is not used.
-    pub(crate) fn shrink(&mut self) {
-        self.offsets.shrink_to_fit();
-        self.keys.shrink_to_fit();
     }
 }
 
@@ -192,7 +186,7 @@ fn scan_with<E: Element, L: Lanes<E>>(
     let words = elements.div_ceil(GROUP);
     let limit = (elements / UNDECIDED).max(GROUP);
     // Offsets and keys of each plane; they are put one after the other at the end.
-    let mut undecided: Vec<Vec<(u16, u32)>> = vec![Vec::new(); planes.len()];
+    let mut undecided: Vec<Vec<(u16, u32)>> = vec![Vec::with_capacity(256); planes.len()];
     let mut crowded = vec![false; planes.len()];
     let zero = [0u8; GROUP * 4];
     let mut room: (Half, Half) = ([0.0; GROUP / 2], [0.0; GROUP / 2]);
@@ -203,6 +197,9 @@ fn scan_with<E: Element, L: Lanes<E>>(
 
     for first in (0..words).step_by(TILE) {
         let tile = TILE.min(words - first);
+        // The next tile is loaded while this one is compared.
+        let next = (first + TILE) * GROUP * E::SIZE;
+        prefetch(&bytes[next.min(bytes.len())..bytes.len().min(next + TILE * GROUP * E::SIZE)]);
         // Bits of the tile's last word that stand for elements.
         let mut valid = u64::MAX;
         for (word, (keys, at)) in keys[..tile].iter_mut().zip(&mut columns).enumerate() {
@@ -278,12 +275,20 @@ fn scan_with<E: Element, L: Lanes<E>>(
     if u32::from(largest) >= INFINITE >> 16 {
         found.infinite.get_or_insert(job.statistic);
     }
+    let total = undecided.iter().map(Vec::len).sum();
+    found.undecided.offsets.reserve_exact(total);
+    found.undecided.keys.reserve_exact(total);
     for (plane, list) in planes.iter().zip(undecided) {
         let count = plane.iter().map(|word| u64::from(word.count_ones()));
         found.certain.push(count.sum::<u64>() as usize);
-        let (offsets, keys): (Vec<u16>, Vec<u32>) = list.into_iter().unzip();
-        found.undecided.offsets.extend(offsets);
-        found.undecided.keys.extend(keys);
+        found
+            .undecided
+            .offsets
+            .extend(list.iter().map(|(offset, _)| *offset));
+        found
+            .undecided
+            .keys
+            .extend(list.iter().map(|(_, key)| *key));
         found.undecided.close_plane();
     }
     found.crowded.extend(crowded);
