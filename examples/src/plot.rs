@@ -30,8 +30,8 @@ const PANEL: (u32, u32) = (360, 300);
 const COLUMNS: usize = 3;
 const COLOURS: [RGBColor; 4] = [
     RGBColor(200, 60, 50),
-    RGBColor(90, 90, 90),
     RGBColor(50, 100, 190),
+    RGBColor(200, 130, 30),
     RGBColor(40, 140, 90),
 ];
 
@@ -112,7 +112,7 @@ fn draw_panel(
     if legend {
         chart
             .configure_series_labels()
-            .position(SeriesLabelPosition::UpperRight)
+            .position(SeriesLabelPosition::MiddleRight)
             .background_style(WHITE.mix(0.8))
             .draw()?;
     }

@@ -3,7 +3,7 @@
 use std::arch::x86_64::*;
 
 use super::{Half, Lanes};
-use crate::weights::{BF16, Element, F16, F32};
+use crate::weights::{BF16, F16, F32};
 
 #[derive(Clone, Copy)]
 pub(crate) struct Avx2([__m256i; 4]);
@@ -61,7 +61,6 @@ unsafe fn in_order(first: __m256i, second: __m256i) -> __m256i {
 /// AVX2 must have been detected.
 #[inline(always)]
 unsafe fn of_bf16(weights: &[u8], (a, b): (&Half, &Half), part: usize) -> __m256i {
-    debug_assert!(BF16::EVEN_ODD);
     // SAFETY: values in registers, and loads that check their slices; AVX2 is the caller's promise.
     unsafe {
         let w = load(weights, part * 32);

@@ -3,7 +3,7 @@
 use std::arch::x86_64::*;
 
 use super::{Half, Lanes};
-use crate::weights::{BF16, Element, F16, F32};
+use crate::weights::{BF16, F16, F32};
 
 #[derive(Clone, Copy)]
 pub(crate) struct Avx512([__m512i; 2]);
@@ -50,7 +50,6 @@ unsafe fn in_order(w: [__m512; 2], s: [__m512; 2]) -> __m512i {
 /// AVX-512 F and BW must have been detected.
 #[inline(always)]
 unsafe fn of_bf16(weights: &[u8], (a, b): (&Half, &Half), part: usize) -> __m512i {
-    debug_assert!(BF16::EVEN_ODD);
     // SAFETY: values in registers, and loads that check their slices; the instruction sets are the caller's promise.
     unsafe {
         let w = load(weights, part * 64);

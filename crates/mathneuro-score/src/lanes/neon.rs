@@ -33,7 +33,6 @@ unsafe fn product(w: float32x4_t, s: float32x4_t) -> uint16x4_t {
 /// NEON must be there.
 #[inline(always)]
 unsafe fn of_bf16(weights: &[u8], (a, b): (&Half, &Half), part: usize) -> uint16x8_t {
-    debug_assert!(BF16::EVEN_ODD);
     let w = &weights[part * 16..part * 16 + 16];
     // SAFETY: the slice holds the 16 bytes that are read; NEON is the caller's promise.
     unsafe {

@@ -137,7 +137,7 @@ impl Factors {
         const HALF: usize = GROUP / 2;
         let found = if E::EVEN_ODD {
             // In an odd column even and odd would be the wrong way round.
-            if column % 2 == 0 && column + GROUP <= self.all.len() {
+            if column.is_multiple_of(2) && column + GROUP <= self.all.len() {
                 let start = column / 2;
                 let (even, odd) = (self.even.get(start..), self.odd.get(start..));
                 even.and_then(|a| a.first_chunk::<HALF>())
