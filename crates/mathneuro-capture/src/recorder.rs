@@ -119,10 +119,6 @@ fn float_type(kind: Kind) -> Option<FloatType> {
     }
 }
 
-/// Values handed over at once. The calling thread works on so few by itself, and that is what is wanted here: libtorch's
-/// threads still spin on the other cores, waiting for the next layer, and any others would wait for them.
-const BLOCK: usize = 1 << 15;
-
 /// Reads the tensor where it lies; no activation is copied or widened in memory.
 fn add_on_cpu(
     site: &mut Site,
@@ -137,13 +133,11 @@ fn add_on_cpu(
     // pointer on; it lives as long as `input`, which outlives the slice, and nothing writes to it meanwhile.
     let data =
         unsafe { std::slice::from_raw_parts(input.data_ptr().cast::<u8>().cast_const(), bytes) };
-    let tokens = (BLOCK / site.norms.len()).max(1);
     for segment in segments {
         squares.clear();
         squares.resize(site.norms.len(), 0.0);
-        for block in data[segment.start * row..segment.end * row].chunks(tokens * row) {
-            accumulate_squares(Weights::from_bytes(float, block)?, squares)?;
-        }
+        let text = Weights::from_bytes(float, &data[segment.start * row..segment.end * row])?;
+        accumulate_squares(text, squares)?;
         for (norm, square) in site.norms.iter_mut().zip(squares.iter()) {
             *norm += f64::from(square.sqrt());
         }

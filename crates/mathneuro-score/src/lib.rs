@@ -29,6 +29,7 @@
 mod error;
 mod file;
 mod lanes;
+mod multiversion;
 mod norms;
 mod random;
 mod reference;

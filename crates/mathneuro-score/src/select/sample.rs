@@ -2,11 +2,11 @@
 
 use std::ops::Range;
 
-use mathneuro_mask::Isa;
 use rayon::prelude::*;
 
 use super::part::{INFINITE, Part, key};
 use crate::lanes::{GROUP, prefetch};
+use crate::multiversion::multiversion;
 use crate::weights::{Element, by_element};
 
 /// The keys that may be a threshold: those from `start` up to, but not including, `end`. Keys from `end` on are in the
@@ -131,51 +131,16 @@ fn hash(index: usize) -> u64 {
 /// Groups that are asked for ahead.
 const AHEAD: usize = 16;
 
-/// Counts the chosen groups of a part with the widest vectors that the machine has; returns how many weights they hold.
-fn add<E: Element>(
-    part: &Part<'_>,
-    statistic: usize,
-    stride: usize,
-    groups: Range<usize>,
-    counts: &mut [u32],
-) -> usize {
-    match Isa::active() {
-        #[cfg(target_arch = "x86_64")]
-        // SAFETY: `active` names an instruction set that this machine has: AVX-512 F and BW among others.
-        Isa::Avx512 => unsafe { add_avx512::<E>(part, statistic, stride, groups, counts) },
-        #[cfg(target_arch = "x86_64")]
-        // SAFETY: `active` names an instruction set that this machine has: AVX2 and F16C.
-        Isa::Avx2 => unsafe { add_avx2::<E>(part, statistic, stride, groups, counts) },
-        _ => add_portable::<E>(part, statistic, stride, groups, counts),
-    }
-}
-
-/// # Safety
-/// The machine must have AVX-512 F and BW.
-#[cfg(target_arch = "x86_64")]
-#[target_feature(enable = "avx512f,avx512bw")]
-unsafe fn add_avx512<E: Element>(
-    part: &Part<'_>,
-    statistic: usize,
-    stride: usize,
-    groups: Range<usize>,
-    counts: &mut [u32],
-) -> usize {
-    add_portable::<E>(part, statistic, stride, groups, counts)
-}
-
-/// # Safety
-/// The machine must have AVX2 and F16C.
-#[cfg(target_arch = "x86_64")]
-#[target_feature(enable = "avx2,f16c")]
-unsafe fn add_avx2<E: Element>(
-    part: &Part<'_>,
-    statistic: usize,
-    stride: usize,
-    groups: Range<usize>,
-    counts: &mut [u32],
-) -> usize {
-    add_portable::<E>(part, statistic, stride, groups, counts)
+multiversion! {
+    /// Counts the chosen groups of a part with the widest vectors that the machine has; returns how many weights they
+    /// hold.
+    fn add<E: Element>(
+        part: &Part<'_>,
+        statistic: usize,
+        stride: usize,
+        groups: Range<usize>,
+        counts: &mut [u32],
+    ) -> usize = add_portable
 }
 
 #[inline(always)]
