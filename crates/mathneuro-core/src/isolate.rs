@@ -357,9 +357,9 @@ impl<'c> Isolate<'c> {
         if !self.keep_sources {
             let isolated = isolate_set(&matrices, &self.ks, self.rule, Group::Global)?;
             for (set, isolated) in sets.iter_mut().zip(isolated) {
-                for (name, shape, mask) in isolated.iter() {
-                    set.isolated.insert(name, shape, mask.clone())?;
-                }
+                let meta = set.isolated.meta().clone();
+                set.isolated = isolated;
+                *set.isolated.meta_mut() = meta;
             }
             return Ok(());
         }

@@ -174,9 +174,7 @@ fn edit_chunk<E: Element<SIZE>, const SIZE: usize>(
         while open != 0 {
             let offset = open.trailing_zeros() as usize;
             open &= open - 1;
-            let Some(place) = group.get_mut(offset * SIZE..(offset + 1) * SIZE) else {
-                break;
-            };
+            let place = &mut group[offset * SIZE..(offset + 1) * SIZE];
             let index = group_index * 64 + offset;
             let mut old = [0; SIZE];
             old.copy_from_slice(place);

@@ -61,7 +61,7 @@ enum Command {
     },
     /// Run the benchmarks in turns with their rivals and write `docs/benchmarks.md`
     Bench {
-        /// Which ones [default: all of them; the whole takes about an hour]
+        /// Which ones [default: all of them]
         #[arg(value_parser = bench::BENCHES)]
         names: Vec<String>,
     },

@@ -19,6 +19,16 @@ pub(crate) const GROUP: usize = 64;
 /// The factors of one group: the even and the odd ones where [`Element::EVEN_ODD`], else the first and the second half.
 pub(crate) type Half = [f32; GROUP / 2];
 
+/// Where the factor of a group's element `i` is: whether in the second half, and at which place.
+#[inline(always)]
+pub(crate) fn seat(even_odd: bool, i: usize) -> (bool, usize) {
+    if even_odd {
+        (i % 2 == 1, i / 2)
+    } else {
+        (i >= GROUP / 2, i % (GROUP / 2))
+    }
+}
+
 /// The upper halves of the score bits of 64 elements, in order.
 ///
 /// The methods of a vector type must only be inlined into functions for which its instruction set was detected.

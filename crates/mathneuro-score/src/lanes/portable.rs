@@ -1,6 +1,6 @@
 //! Plain Rust, for any machine.
 
-use super::{GROUP, Half, Lanes};
+use super::{GROUP, Half, Lanes, seat};
 use crate::weights::Element;
 
 #[derive(Clone, Copy)]
@@ -22,12 +22,8 @@ impl<E: Element> Lanes<E> for Portable {
             .zip(weights.chunks_exact(E::SIZE))
             .enumerate()
         {
-            let factor = match (E::EVEN_ODD, i % 2, i < GROUP / 2) {
-                (true, 0, _) => a[i / 2],
-                (true, _, _) => b[i / 2],
-                (false, _, true) => a[i],
-                (false, _, false) => b[i - GROUP / 2],
-            };
+            let (second, place) = seat(E::EVEN_ODD, i);
+            let factor = if second { b[place] } else { a[place] };
             *key = ((E::read(element).abs() * factor).to_bits() >> 16) as u16;
         }
         Self(keys)

@@ -34,6 +34,14 @@ struct Cut {
     ties: usize,
 }
 
+impl Cut {
+    /// Nothing is in: no key lies above the highest one.
+    const NOTHING: Self = Self {
+        key: u32::MAX,
+        ties: 0,
+    };
+}
+
 /// What is wanted of the top sets of several statistics.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Want {
@@ -261,11 +269,7 @@ fn settle(chunks: &[Scanned], plane: usize, keep: usize) -> Option<Cut> {
     }
     let wanted = keep.checked_sub(certain)?;
     if wanted == 0 {
-        // No key lies above the highest one.
-        return Some(Cut {
-            key: u32::MAX,
-            ties: 0,
-        });
+        return Some(Cut::NOTHING);
     }
     if wanted > keys.len() {
         return None;
@@ -303,10 +307,9 @@ fn decide(chunks: &[Scanned], plane: usize, cut: Cut, take_away: bool, words: &m
 /// The first plane without the others, each in three exact reads.
 #[cold]
 fn fall_back(parts: &[Part<'_>], keeps: &[usize], planes: &[usize]) -> Result<Vec<ParamMask>> {
-    let exact = |plane: usize| -> Result<Vec<ParamMask>> {
-        let keep = keeps[plane % keeps.len()];
-        let mut masks = exact::select(parts, plane / keeps.len(), &[keep])?;
-        Ok(masks.swap_remove(0))
+    let exact = |plane: usize| {
+        let (statistic, k) = (plane / keeps.len(), plane % keeps.len());
+        exact::select(parts, statistic, keeps[k])
     };
     let mut masks = exact(planes[0])?;
     for &plane in &planes[1..] {

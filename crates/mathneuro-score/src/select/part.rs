@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use crate::error::{Result, ScoreError};
-use crate::lanes::{GROUP, Half};
+use crate::lanes::{GROUP, Half, seat};
 use crate::rule::Rule;
 use crate::weights::{Element, WeightMatrix, Weights};
 
@@ -166,13 +166,9 @@ impl Factors {
     fn gather(&self, even_odd: bool, column: usize, room: &mut (Half, Half)) {
         let mut next = column;
         for i in 0..GROUP {
-            let place = match (even_odd, i % 2, i < GROUP / 2) {
-                (true, 0, _) => &mut room.0[i / 2],
-                (true, _, _) => &mut room.1[i / 2],
-                (false, _, true) => &mut room.0[i],
-                (false, _, false) => &mut room.1[i - GROUP / 2],
-            };
-            *place = self.all[next];
+            let (second, place) = seat(even_odd, i);
+            let half = if second { &mut room.1 } else { &mut room.0 };
+            half[place] = self.all[next];
             next += 1;
             if next == self.all.len() {
                 next = 0;

@@ -59,8 +59,8 @@ fn expected(part: &Part<'_>, keeps: &[usize], want: Want) -> Vec<ParamMask> {
     let parts = std::slice::from_ref(part);
     let tops: Vec<Vec<ParamMask>> = (0..part.statistics.len())
         .map(|statistic| {
-            let masks = exact::select(parts, statistic, keeps).unwrap();
-            masks.into_iter().flatten().collect()
+            let one = |&keep: &usize| exact::select(parts, statistic, keep).unwrap();
+            keeps.iter().flat_map(one).collect()
         })
         .collect();
     match want {
