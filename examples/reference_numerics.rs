@@ -12,9 +12,9 @@ use clap::Parser;
 use mathneuro_core::capture::tch::Kind;
 use mathneuro_core::capture::{Batch, LoadOptions, Logits, Model, TextNormRecorder, TextTokenizer};
 use mathneuro_core::eval::calibration_texts;
-use mathneuro_core::score::{TextNorms, isolate};
+use mathneuro_core::score::{TextNorms, isolate_set};
 use mathneuro_core::{
-    Checkpoint, Group, MaskMeta, MaskSet, Rule, draw_with_replacement, draw_without_replacement,
+    Checkpoint, Group, MaskSet, Rule, draw_with_replacement, draw_without_replacement,
     isolate_reference_bf16, weight_matrix,
 };
 use mathneuro_examples::{interrupt::Interrupt, progress};
@@ -158,22 +158,22 @@ fn by_formula(
     draws: &[Vec<usize>; 2],
     ks: &[f64],
 ) -> Result<Vec<MaskSet>> {
-    let mut isolated: Vec<MaskSet> = ks
-        .iter()
-        .map(|&k| MaskSet::new(MaskMeta::default().with_k(k)))
-        .collect();
+    let mut sums = Vec::new();
     for name in sets[0].weight_names() {
-        let matrix = weight_matrix(checkpoint, name)?;
         let sum = |which: usize| {
             let sums = sets[which].sum_for(name, &draws[which]);
             sums.with_context(|| format!("{name} saw no text"))
         };
-        let (skill, general) = (sum(0)?, sum(1)?);
-        let rule = Rule::WeightTimesNorm;
-        let masks = isolate(&matrix, &skill, &[&general], ks, rule, Group::PerMatrix)?;
-        for (set, mask) in isolated.iter_mut().zip(masks) {
-            set.insert(name, &[matrix.rows(), matrix.cols()], mask)?;
-        }
+        sums.push((weight_matrix(checkpoint, name)?, [sum(0)?, sum(1)?]));
     }
-    Ok(isolated)
+    let matrices: Vec<_> = sums
+        .iter()
+        .map(|(matrix, sums)| (*matrix, sums.iter().map(Vec::as_slice).collect()))
+        .collect();
+    Ok(isolate_set(
+        &matrices,
+        ks,
+        Rule::WeightTimesNorm,
+        Group::PerMatrix,
+    )?)
 }

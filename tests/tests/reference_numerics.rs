@@ -4,10 +4,8 @@
 
 use mathneuro_core::capture::tch::Kind;
 use mathneuro_core::capture::{Batch, LoadOptions, Logits, Model, TextNormRecorder};
-use mathneuro_core::score::{TextNorms, isolate};
-use mathneuro_core::{
-    Checkpoint, Group, MaskMeta, MaskSet, Rule, isolate_reference_bf16, weight_matrix,
-};
+use mathneuro_core::score::{TextNorms, isolate_set};
+use mathneuro_core::{Checkpoint, Group, Rule, isolate_reference_bf16, weight_matrix};
 use mathneuro_tests::{golden, model};
 use serde_json::Value;
 
@@ -46,20 +44,21 @@ fn eight_texts_agree_with_the_formula_as_far_as_measured() {
     let rounded = norms(&checkpoint, Kind::BFloat16, &expected);
     let draws: Vec<usize> = (0..8).collect();
 
-    let mut formula: Vec<MaskSet> = KS
-        .iter()
-        .map(|&k| MaskSet::new(MaskMeta::default().with_k(k)))
+    let sums: Vec<_> = exact[0]
+        .weight_names()
+        .map(|name| {
+            let matrix = weight_matrix(&checkpoint, name).unwrap();
+            (
+                matrix,
+                [0, 1].map(|set: usize| exact[set].sum_for(name, &draws).unwrap()),
+            )
+        })
         .collect();
-    for name in exact[0].weight_names() {
-        let matrix = weight_matrix(&checkpoint, name).unwrap();
-        let sums = [0, 1].map(|set: usize| exact[set].sum_for(name, &draws).unwrap());
-        let (rule, group) = (Rule::WeightTimesNorm, Group::PerMatrix);
-        let masks = isolate(&matrix, &sums[0], &[&sums[1]], &KS, rule, group).unwrap();
-        for (set, mask) in formula.iter_mut().zip(masks) {
-            set.insert(name, &[matrix.rows(), matrix.cols()], mask)
-                .unwrap();
-        }
-    }
+    let matrices: Vec<_> = sums
+        .iter()
+        .map(|(matrix, sums)| (*matrix, sums.iter().map(Vec::as_slice).collect()))
+        .collect();
+    let formula = isolate_set(&matrices, &KS, Rule::WeightTimesNorm, Group::PerMatrix).unwrap();
     let reference = isolate_reference_bf16(
         &checkpoint,
         (&rounded[0], &draws),
