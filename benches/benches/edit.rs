@@ -1,8 +1,7 @@
 //! Pruning and scaling 5 % of a bf16 matrix.
 
-use half::bf16;
 use mathneuro_benches::{
-    Contest, Contests, Goal, mask, normal, pool, thread_counts, threads_label,
+    Contest, Contests, Goal, mask, pool, thread_counts, threads_label, weights,
 };
 use mathneuro_checkpoint::Dtype;
 use mathneuro_edit::{Operation, apply, apply_from};
@@ -23,10 +22,9 @@ fn main() -> std::io::Result<()> {
          of as many bytes by as many threads; `in place` is compared with `w *= mask` in torch.",
     );
     let (rows, cols) = (4096, 8192);
-    let weights: Vec<bf16> = normal(rows * cols).map(bf16::from_f32).collect();
+    let (weights, original) = weights(rows, cols);
     let source: &[u8] = bytemuck::cast_slice(&weights);
     let selected = mask(rows * cols, 0.05, 0);
-    let floats: Vec<f32> = weights.iter().map(|w| w.to_f32()).collect();
     let mut kept = vec![1f32; rows * cols];
     for threads in thread_counts() {
         let pool = pool(threads);
@@ -55,8 +53,10 @@ fn main() -> std::io::Result<()> {
                 _ => 0.0,
             };
             selected.iter_ones().for_each(|index| kept[index] = factor);
-            let factors = Tensor::from_slice(&kept).to_kind(Kind::BFloat16);
-            let mut tensor = Tensor::from_slice(&floats).to_kind(Kind::BFloat16);
+            let factors = Tensor::from_slice(&kept)
+                .view([rows as i64, cols as i64])
+                .to_kind(Kind::BFloat16);
+            let mut tensor = original.copy();
             let mut bytes = source.to_vec();
             contests.run(
                 Contest::new(

@@ -1,11 +1,10 @@
 //! Three statistics against the same weights: top(skill) without top(general) of two general sets, for eight K.
 
-use half::bf16;
 use mathneuro_benches::{
-    Contest, Contests, Goal, KS, normal, norms, pool, thread_counts, threads_label,
+    Contest, Contests, Goal, KS, keeps, norms, pool, thread_counts, threads_label, weights,
 };
 use mathneuro_mask::ParamMask;
-use mathneuro_score::{Group, Rule, ScoreError, WeightMatrix, isolate, keep_count, top_k};
+use mathneuro_score::{Group, Rule, ScoreError, WeightMatrix, isolate, top_k};
 use tch::{Kind, Tensor};
 
 fn counts(masks: &[ParamMask]) -> usize {
@@ -53,16 +52,9 @@ fn main() -> std::io::Result<()> {
          matrix. `composition` makes single calls; `torch` is the authors' way.",
     );
     let (rows, cols) = (2048, 8192);
-    let weights: Vec<bf16> = normal(rows * cols).map(bf16::from_f32).collect();
+    let (weights, tensor) = weights(rows, cols);
+    let keeps = keeps(weights.len());
     let norms: Vec<Vec<f64>> = (0..3).map(|seed| norms(cols, seed * 5000)).collect();
-    let keeps: Vec<usize> = KS
-        .iter()
-        .filter_map(|k| keep_count(weights.len(), *k).ok())
-        .collect();
-    let floats: Vec<f32> = weights.iter().map(|w| w.to_f32()).collect();
-    let tensor = Tensor::from_slice(&floats)
-        .view([rows as i64, cols as i64])
-        .to_kind(Kind::BFloat16);
     let factors: Vec<Tensor> = norms
         .iter()
         .map(|norms| Tensor::from_slice(norms).to_kind(Kind::Float))

@@ -2,9 +2,9 @@
 
 use half::bf16;
 use mathneuro_benches::{
-    Contest, Contests, Goal, KS, normal, norms, pool, read, thread_counts, threads_label,
+    Contest, Contests, Goal, KS, keeps, norms, pool, read, thread_counts, threads_label, weights,
 };
-use mathneuro_score::{Group, Rule, WeightMatrix, keep_count, top_k};
+use mathneuro_score::{Group, Rule, WeightMatrix, top_k};
 use tch::{Kind, Tensor};
 
 /// The obvious way: all scores in memory, and a selection of indices for each K.
@@ -48,18 +48,10 @@ fn main() -> std::io::Result<()> {
          calls `topk` on `abs(w) * s` for each K.",
     );
     for (rows, cols) in [(2048, 8192), (14336, 4096)] {
-        let weights: Vec<bf16> = normal(rows * cols).map(bf16::from_f32).collect();
+        let (weights, tensor) = weights(rows, cols);
+        let keeps = keeps(weights.len());
         let words: &[u64] = bytemuck::cast_slice(&weights);
         let norms = norms(cols, 0);
-        let keeps: Vec<usize> = KS
-            .iter()
-            .filter_map(|k| keep_count(weights.len(), *k).ok())
-            .collect();
-        let floats: Vec<f32> = weights.iter().map(|w| w.to_f32()).collect();
-        let tensor = Tensor::from_slice(&floats)
-            .view([rows as i64, cols as i64])
-            .to_kind(Kind::BFloat16);
-        drop(floats);
         let factors = Tensor::from_slice(&norms).to_kind(Kind::Float);
         for threads in thread_counts() {
             let pool = pool(threads);

@@ -3,8 +3,11 @@
 mod contest;
 mod memory;
 
+use half::bf16;
 use mathneuro_mask::ParamMask;
+use mathneuro_score::keep_count;
 use rayon::prelude::*;
+use tch::{Kind, Tensor};
 
 pub use contest::{Contest, Contests, Goal, OUT};
 pub use memory::peak_memory;
@@ -51,6 +54,21 @@ pub fn normal(count: usize) -> impl Iterator<Item = f32> {
         let sum: u64 = (0..4).map(|part| bits >> (16 * part) & 0xFFFF).sum();
         (sum as f32 / 65_536.0 - 2.0) * 0.03
     })
+}
+
+/// Weights of a matrix, as a slice and as a tensor of libtorch.
+pub fn weights(rows: usize, cols: usize) -> (Vec<bf16>, Tensor) {
+    let weights: Vec<bf16> = normal(rows * cols).map(bf16::from_f32).collect();
+    let floats: Vec<f32> = weights.iter().map(|w| w.to_f32()).collect();
+    let tensor = Tensor::from_slice(&floats).view([rows as i64, cols as i64]);
+    (weights, tensor.to_kind(Kind::BFloat16))
+}
+
+/// What the K of the paper keep of so many weights.
+pub fn keeps(numel: usize) -> Vec<usize> {
+    let kept = KS.iter().map(|k| keep_count(numel, *k));
+    kept.collect::<Result<_, _>>()
+        .expect("the K lie between 0 and 1")
 }
 
 /// Activation norms with a few large columns, as real ones have.
