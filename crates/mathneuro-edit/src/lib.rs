@@ -17,12 +17,16 @@
 //! # }
 //! ```
 
+#![deny(unsafe_code)]
+
 mod card;
 mod checkpoint;
 mod error;
+mod kernel;
 mod operation;
 mod report;
 mod slice;
+mod weight;
 
 pub use checkpoint::{EditOptions, edit_checkpoint};
 pub use error::{EditError, Result};
