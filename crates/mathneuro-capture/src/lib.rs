@@ -45,6 +45,7 @@
 //! The crate links libtorch 2.13 by the `tch` crate: `LIBTORCH` names its folder, or `LIBTORCH_USE_PYTORCH=1` takes it from
 //! an installed PyTorch. A binary needs the folder of its libraries in its rpath or in `LD_LIBRARY_PATH`.
 
+mod assemble;
 mod batch;
 mod cache;
 mod collect;
@@ -52,8 +53,10 @@ mod config;
 mod error;
 mod families;
 mod hooks;
+mod linear_info;
 mod load;
 mod model;
+mod names;
 mod parts;
 mod recorder;
 mod tokenizer;
@@ -61,10 +64,14 @@ mod tokenizer;
 pub use batch::Batch;
 pub use cache::KvCache;
 pub use collect::{CollectOptions, collect_norms};
-pub use config::{ModelConfig, RopeConfig, RopeScaling};
+pub use config::{
+    Activation, ExpertsConfig, LayerConfig, ModelConfig, NormKind, QkNorm, RopeConfig, RopeScaling,
+};
 pub use error::{CaptureError, Result};
 pub use hooks::{Hook, Session};
-pub use model::{LinearInfo, LoadOptions, Logits, Model};
+pub use linear_info::{LinearInfo, LinearPart, Side};
+pub use mathneuro_checkpoint::WeightLayout;
+pub use model::{LoadOptions, Logits, Model};
 pub use recorder::{NormRecorder, TextNormRecorder};
 pub use tch;
 pub use tokenizer::TextTokenizer;
