@@ -81,9 +81,12 @@ fn norms(shapes: Shapes, seed: usize, unseen: &[&str]) -> NormStats {
     stats
 }
 
+/// Score, matrix and place in the file.
+type Element = (f32, usize, usize);
+
 /// The top K by sorting, in the order of the file.
 fn top(shapes: Shapes, stats: &NormStats, k: f64, group: Group) -> BTreeMap<String, Vec<usize>> {
-    let mut groups: BTreeMap<(usize, usize), Vec<(f32, usize, usize)>> = BTreeMap::new();
+    let mut groups: BTreeMap<(usize, usize), Vec<Element>> = BTreeMap::new();
     for (matrix, (name, [rows, cols])) in shapes.iter().enumerate() {
         if stats.tokens_for(name).unwrap() == 0 {
             continue;
