@@ -49,8 +49,8 @@ impl CollectOptions {
 /// each batch how many texts are done and how many there are; when it answers `false` the work stops.
 ///
 /// # Errors
-/// [`CaptureError::NoTokens`] when no text gives a token, [`CaptureError::Interrupted`], and whatever tokenizer and model
-/// report.
+/// [`CaptureError::NoTokens`] when no text gives a token, [`CaptureError::ForeignToken`] when the tokenizer gives one that the
+/// embedding does not have, [`CaptureError::Interrupted`], and whatever tokenizer and model report.
 pub fn collect_norms<T: AsRef<str>>(
     model: &Model,
     tokenizer: &TextTokenizer,
@@ -70,6 +70,17 @@ pub fn collect_norms<T: AsRef<str>>(
         if ids.len() > limit {
             ids.truncate(limit);
             truncated += 1;
+        }
+        // Before an hour of forward passes, not after it.
+        let rows = model.config().vocab_size;
+        if let Some(&id) = ids.iter().find(|id| **id as usize >= rows) {
+            return Err(CaptureError::ForeignToken {
+                text: total - 1,
+                token: tokenizer.decode(&[id], false)?,
+                id,
+                rows,
+                vocab_size: tokenizer.vocab_size(),
+            });
         }
         if !ids.is_empty() {
             encoded.push(ids);

@@ -7,12 +7,15 @@ use std::path::PathBuf;
 #[non_exhaustive]
 pub enum CaptureError {
     /// A model family that is not built in.
-    #[error("model_type `{found}` is not supported; supported are: {known}")]
+    #[error("model_type `{found}` is not supported; supported are: {known}{}",
+        if *.remote_code { ". The model's own code, which `auto_map` names, is never run" } else { "" })]
     UnknownFamily {
         /// `model_type` of the configuration.
         found: String,
         /// The families there are.
         known: String,
+        /// Whether the configuration points to code that comes with the model.
+        remote_code: bool,
     },
     /// A configuration that cannot be used.
     #[error("config.json: `{field}` {problem}")]
@@ -58,10 +61,15 @@ pub enum CaptureError {
     },
     /// An output head that should equal the embedding and does not.
     #[error(
-        "config.json ties lm_head.weight to the embedding, but the checkpoint holds another lm_head.weight; \
+        "config.json ties {head} to {embedding}, but the checkpoint holds another {head}; \
          set `tie_word_embeddings` to false to use it, or delete it"
     )]
-    DivergedHead,
+    DivergedHead {
+        /// The head.
+        head: String,
+        /// The embedding.
+        embedding: String,
+    },
     /// A device that is not there.
     #[error("device {0} is not available; libtorch finds {1} CUDA devices")]
     NoDevice(String, i64),
@@ -72,6 +80,41 @@ pub enum CaptureError {
         id: u32,
         /// Size of the embedding.
         vocab_size: usize,
+    },
+    /// A text with a token that the tokenizer knows and the embedding does not.
+    #[error(
+        "text {text}: token `{token}` is number {id}, and the embedding has {rows} rows; \
+         the tokenizer's vocabulary of {vocab_size} is not this model's"
+    )]
+    ForeignToken {
+        /// The text, counted from 0.
+        text: usize,
+        /// The token.
+        token: String,
+        /// Its id.
+        id: u32,
+        /// Size of the embedding.
+        rows: usize,
+        /// Size of the tokenizer's vocabulary.
+        vocab_size: usize,
+    },
+    /// A text beyond the table of learned positions.
+    #[error("a text of {length} tokens is longer than the model's table of {limit} positions")]
+    TextTooLong {
+        /// Its tokens.
+        length: usize,
+        /// Rows of the table.
+        limit: usize,
+    },
+    /// A mask that is not of this weight.
+    #[error("{name} has {expected} elements, the mask {found}")]
+    MaskLength {
+        /// The weight.
+        name: String,
+        /// Its elements.
+        expected: usize,
+        /// The mask's.
+        found: usize,
     },
     /// A batch that cannot be run.
     #[error("batch: {0}")]

@@ -28,6 +28,10 @@
 //! | `model.layers.N.mlp.down_proj.input` | `down_proj` |
 //! | `lm_head.input` | `lm_head`, when it is a tensor of its own |
 //!
+//! So in llama. Other families have the same sites by the names of their own layers: `transformer.h.N.attn.input`, read by
+//! `c_attn`. Each expert of a mixture has two, `...experts.E.input` and that of its last layer, which are shown the tokens that
+//! were sent to it. [`Model::linears`] lists all weights with their sites.
+//!
 //! A [`Hook`] is attached with [`Model::attach`]; dropping the [`Session`] removes it. Without a hook the logits are
 //! bitwise the same.
 //!
@@ -38,13 +42,18 @@
 //!
 //! # Families
 //!
-//! `llama` and `qwen2`. A family is one file that maps its `config.json` to the parts.
+//! `llama`, `mistral`, `mixtral`, `qwen2`, `qwen3`, `qwen3_moe`, `gemma2`, `gemma3_text`, `phi`, `phi3`, `gpt2`, `gpt_neox`,
+//! `olmo2`, `stablelm` and `granite`. A family is one file that says what its `config.json` means and what it calls its layers.
+//!
+//! Weights may be fused, and GPT-2's lie `[in, out]`: [`LinearInfo`] says which part is q, k or v, which head is which, and
+//! counts masks by them.
 //!
 //! # libtorch
 //!
 //! The crate links libtorch 2.13 by the `tch` crate: `LIBTORCH` names its folder, or `LIBTORCH_USE_PYTORCH=1` takes it from
 //! an installed PyTorch. A binary needs the folder of its libraries in its rpath or in `LD_LIBRARY_PATH`.
 
+mod assemble;
 mod batch;
 mod cache;
 mod collect;
@@ -52,8 +61,10 @@ mod config;
 mod error;
 mod families;
 mod hooks;
+mod linear_info;
 mod load;
 mod model;
+mod names;
 mod parts;
 mod recorder;
 mod tokenizer;
@@ -61,10 +72,14 @@ mod tokenizer;
 pub use batch::Batch;
 pub use cache::KvCache;
 pub use collect::{CollectOptions, collect_norms};
-pub use config::{ModelConfig, RopeConfig, RopeScaling};
+pub use config::{
+    Activation, ExpertsConfig, LayerConfig, ModelConfig, NormKind, QkNorm, RopeConfig, RopeScaling,
+};
 pub use error::{CaptureError, Result};
 pub use hooks::{Hook, Session};
-pub use model::{LinearInfo, LoadOptions, Logits, Model};
+pub use linear_info::{LinearInfo, LinearPart, Side};
+pub use mathneuro_checkpoint::WeightLayout;
+pub use model::{LoadOptions, Logits, Model};
 pub use recorder::{NormRecorder, TextNormRecorder};
 pub use tch;
 pub use tokenizer::TextTokenizer;

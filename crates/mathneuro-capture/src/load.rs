@@ -2,33 +2,53 @@
 
 use std::collections::BTreeMap;
 
-use mathneuro_checkpoint::{Checkpoint, Dtype, TensorView};
+use mathneuro_checkpoint::{Checkpoint, Dtype, TensorView, WeightLayout};
 use tch::{Device, Kind, Tensor};
 
 use crate::error::{CaptureError, Result, shorten};
-use crate::model::{LinearInfo, LoadOptions};
+use crate::linear_info::{LinearInfo, LinearPart};
+use crate::model::LoadOptions;
+use crate::names::Names;
 use crate::parts::Linear;
 
 /// The tensor of a view, on the CPU and in the view's own type.
 pub(crate) fn tensor_from_view(view: &TensorView<'_>) -> Result<Tensor> {
-    let kind = match view.dtype() {
-        Dtype::F32 => Kind::Float,
-        Dtype::F16 => Kind::Half,
-        Dtype::BF16 => Kind::BFloat16,
-        other => {
-            return Err(CaptureError::WrongType {
-                name: view.name().to_owned(),
-                dtype: format!("{other:?}"),
-            });
-        }
+    let Some(kind) = kind_of(view.dtype()) else {
+        return Err(CaptureError::WrongType {
+            name: view.name().to_owned(),
+            dtype: format!("{:?}", view.dtype()),
+        });
     };
     let size: Vec<i64> = view.shape().iter().map(|size| *size as i64).collect();
     Ok(Tensor::f_from_data_size(view.bytes(), &size, kind)?)
 }
 
+fn kind_of(dtype: Dtype) -> Option<Kind> {
+    match dtype {
+        Dtype::F32 => Some(Kind::Float),
+        Dtype::F16 => Some(Kind::Half),
+        Dtype::BF16 => Some(Kind::BFloat16),
+        _ => None,
+    }
+}
+
+/// A linear layer to be loaded.
+pub(crate) struct LinearSpec {
+    /// Its name, without `.weight`.
+    pub(crate) name: String,
+    pub(crate) rows: usize,
+    pub(crate) parts: Vec<LinearPart>,
+}
+
 /// Hands out the tensors of a checkpoint by name and expected shape.
+///
+/// Names are those of the whole causal model. In the file the base model's prefix may be absent; parameters and linear
+/// layers are listed by their names in the file.
 pub(crate) struct Loader<'c> {
     checkpoint: &'c Checkpoint,
+    names: &'static Names,
+    /// Whether the file does without the prefix.
+    bare: bool,
     device: Device,
     dtype: Kind,
     parameters: BTreeMap<String, Tensor>,
@@ -39,43 +59,62 @@ pub(crate) struct Loader<'c> {
 }
 
 impl<'c> Loader<'c> {
-    pub(crate) fn new(checkpoint: &'c Checkpoint, options: &LoadOptions) -> Result<Self> {
-        let dtype = match options.dtype {
-            Some(dtype) => dtype,
-            None => {
-                let first = checkpoint.names().next().unwrap_or_default();
-                match checkpoint.tensor(first)?.dtype() {
-                    Dtype::BF16 => Kind::BFloat16,
-                    Dtype::F16 => Kind::Half,
-                    _ => Kind::Float,
-                }
-            }
-        };
-        Ok(Self {
+    pub(crate) fn new(
+        checkpoint: &'c Checkpoint,
+        names: &'static Names,
+        options: &LoadOptions,
+    ) -> Self {
+        let embedding = names.embedding();
+        let short = embedding.strip_prefix(names.prefix);
+        let bare = !checkpoint.contains(&embedding)
+            && short.is_some_and(|short| checkpoint.contains(short));
+        let mut loader = Self {
             checkpoint,
+            names,
+            bare,
             device: options.device,
-            dtype,
+            dtype: Kind::Float,
             parameters: BTreeMap::new(),
             linears: Vec::new(),
             missing: Vec::new(),
             ignored: Vec::new(),
-        })
+        };
+        let stored = checkpoint.tensor(&loader.file_name(&embedding));
+        let own = stored.ok().and_then(|view| kind_of(view.dtype()));
+        loader.dtype = options.dtype.or(own).unwrap_or(Kind::Float);
+        loader
     }
 
     pub(crate) fn dtype(&self) -> Kind {
         self.dtype
     }
 
+    /// The name in the file.
+    fn file_name(&self, name: &str) -> String {
+        match name.strip_prefix(self.names.prefix) {
+            Some(short) if self.bare => short.to_owned(),
+            _ => name.to_owned(),
+        }
+    }
+
+    /// The first of these layers whose weight is in the file; the first of all if none is.
+    pub(crate) fn first_of(&self, layers: &[&'static str]) -> &'static str {
+        let there = |layer: &&&str| self.checkpoint.contains(&format!("{layer}.weight"));
+        let found = layers.iter().find(there).or(layers.first());
+        found.copied().unwrap_or_default()
+    }
+
     /// The tensor of this name. One that is missing is noted, so that the error can name them all.
     pub(crate) fn tensor(&mut self, name: &str, shape: &[usize]) -> Result<Tensor> {
-        if !self.checkpoint.contains(name) {
-            self.missing.push(name.to_owned());
+        let name = self.file_name(name);
+        if !self.checkpoint.contains(&name) {
+            self.missing.push(name);
             return Ok(Tensor::f_zeros([0], (self.dtype, self.device))?);
         }
-        let view = self.checkpoint.tensor(name)?;
+        let view = self.checkpoint.tensor(&name)?;
         if view.shape() != shape {
             return Err(CaptureError::WrongShape {
-                name: name.to_owned(),
+                name,
                 found: view.shape().to_vec(),
                 expected: shape.to_vec(),
             });
@@ -83,78 +122,127 @@ impl<'c> Loader<'c> {
         let tensor = tensor_from_view(&view)?
             .f_to_kind(self.dtype)?
             .f_to_device(self.device)?;
-        self.parameters
-            .insert(name.to_owned(), tensor.shallow_clone());
+        self.parameters.insert(name, tensor.shallow_clone());
         Ok(tensor)
     }
 
-    /// The linear layer `name` with weight `[rows, cols]`, which reads this hook site.
-    pub(crate) fn linear(
-        &mut self,
-        name: &str,
-        rows: usize,
-        cols: usize,
-        bias: bool,
-        site: &str,
-    ) -> Result<Linear> {
-        self.linears(&[(name, rows)], cols, bias, site)
+    /// Vectors of one length, one below the other. Each stays a parameter of its own, as a view.
+    pub(crate) fn rows(&mut self, names: &[String], width: usize) -> Result<Tensor> {
+        let names: Vec<(String, usize)> = names.iter().map(|name| (name.clone(), 1)).collect();
+        let whole = self.stacked(&names, &[width], true)?;
+        Ok(whole)
     }
 
-    /// Linear layers that read the same hook site, given by name and rows, as one: their weights one below the other. Each
-    /// stays a parameter of its own, as a view.
-    pub(crate) fn linears(
+    /// A linear layer with weight `[rows, cols]`, which reads this hook site.
+    pub(crate) fn linear(
         &mut self,
-        layers: &[(&str, usize)],
+        layer: LinearSpec,
         cols: usize,
         bias: bool,
         site: &str,
     ) -> Result<Linear> {
-        for (name, rows) in layers {
+        self.linears(vec![layer], cols, bias, site)
+    }
+
+    /// Linear layers that read the same hook site as one: their weights one below the other. Each stays a parameter of its
+    /// own, as a view.
+    pub(crate) fn linears(
+        &mut self,
+        layers: Vec<LinearSpec>,
+        cols: usize,
+        bias: bool,
+        site: &str,
+    ) -> Result<Linear> {
+        let part = |layer: &LinearSpec, part: &str| (format!("{}.{part}", layer.name), layer.rows);
+        let weights: Vec<_> = layers.iter().map(|layer| part(layer, "weight")).collect();
+        let biases: Vec<_> = layers.iter().map(|layer| part(layer, "bias")).collect();
+        let mut turned = false;
+        for (layer, (name, _)) in layers.into_iter().zip(&weights) {
+            let name = self.file_name(name);
+            let layout = self.checkpoint.weight_layout(&name);
+            turned |= layout == WeightLayout::InOut;
             self.linears.push(LinearInfo {
-                name: format!("{name}.weight"),
-                out_features: *rows,
+                name,
+                out_features: layer.rows,
                 in_features: cols,
                 site: site.to_owned(),
+                layout,
+                parts: layer.parts,
             });
         }
-        let weight = self.stacked(layers, "weight", &[cols])?;
+        let weight = match weights.as_slice() {
+            [(name, rows)] if turned => {
+                let weight = self.tensor(name, &[cols, *rows])?;
+                // A missing one is an empty vector until all that is missing is known.
+                if weight.dim() == 2 {
+                    weight.f_transpose(0, 1)?
+                } else {
+                    weight
+                }
+            }
+            _ => self.stacked(&weights, &[cols], false)?,
+        };
         let bias = if bias {
-            Some(self.stacked(layers, "bias", &[])?)
+            Some(self.stacked(&biases, &[], false)?)
         } else {
             None
         };
         Ok(Linear { weight, bias })
     }
 
-    fn stacked(&mut self, layers: &[(&str, usize)], part: &str, rest: &[usize]) -> Result<Tensor> {
+    /// Tensors one below the other, given by name and rows. `vectors` are single rows that the file holds without their
+    /// dimension of one.
+    fn stacked(
+        &mut self,
+        layers: &[(String, usize)],
+        rest: &[usize],
+        vectors: bool,
+    ) -> Result<Tensor> {
         let mut tensors = Vec::with_capacity(layers.len());
         for (name, rows) in layers {
-            let shape = [&[*rows], rest].concat();
-            tensors.push(self.tensor(&format!("{name}.{part}"), &shape)?);
+            let shape = match vectors {
+                true => rest.to_vec(),
+                false => [&[*rows], rest].concat(),
+            };
+            tensors.push(self.tensor(name, &shape)?);
         }
         let missing = tensors.iter().any(|tensor| tensor.numel() == 0);
-        if missing || tensors.len() == 1 {
+        if missing || (tensors.len() == 1 && !vectors) {
             return Ok(tensors.swap_remove(0));
         }
-        let whole = Tensor::f_cat(&tensors, 0)?;
+        let whole = match vectors {
+            true => Tensor::f_stack(&tensors, 0)?,
+            false => Tensor::f_cat(&tensors, 0)?,
+        };
         let mut start = 0;
         for (name, rows) in layers {
-            let view = whole.f_narrow(0, start, *rows as i64)?;
-            self.parameters.insert(format!("{name}.{part}"), view);
+            let view = match vectors {
+                true => whole.f_select(0, start)?,
+                false => whole.f_narrow(0, start, *rows as i64)?,
+            };
+            self.parameters.insert(self.file_name(name), view);
             start += *rows as i64;
         }
         Ok(whole)
     }
 
-    /// A tensor that the configuration declares to be another one: absent, or the same bytes.
-    pub(crate) fn tied(&mut self, name: &str, other: &str) -> Result<()> {
-        if !self.checkpoint.contains(name) || !self.checkpoint.contains(other) {
-            return Ok(());
+    /// Heads that the configuration declares to be the embedding: absent, or the same bytes.
+    pub(crate) fn tied(&mut self, heads: &[&str], embedding: &str) -> Result<()> {
+        let embedding = self.file_name(embedding);
+        for head in heads {
+            let head = format!("{head}.weight");
+            if !self.checkpoint.contains(&head) || !self.checkpoint.contains(&embedding) {
+                continue;
+            }
+            let (one, other) = (
+                self.checkpoint.tensor(&head)?,
+                self.checkpoint.tensor(&embedding)?,
+            );
+            if one.bytes() != other.bytes() {
+                return Err(CaptureError::DivergedHead { head, embedding });
+            }
+            self.ignored.push(head);
         }
-        if self.checkpoint.tensor(name)?.bytes() != self.checkpoint.tensor(other)?.bytes() {
-            return Err(CaptureError::DivergedHead);
-        }
-        self.ignored.push(name.to_owned());
         Ok(())
     }
 
@@ -166,8 +254,11 @@ impl<'c> Loader<'c> {
                 names: shorten(&self.missing),
             });
         }
-        // Old checkpoints store the rotary frequencies, which follow from the configuration.
-        let harmless = |name: &str| name.ends_with("rotary_emb.inv_freq");
+        // Old checkpoints store what follows from the configuration: rotary frequencies, causal masks.
+        let harmless = |name: &str| {
+            let mut buffers = self.names.buffers.iter();
+            name.ends_with("rotary_emb.inv_freq") || buffers.any(|buffer| name.ends_with(buffer))
+        };
         let unknown: Vec<String> = self
             .checkpoint
             .names()

@@ -6,13 +6,15 @@ use std::ops::Range;
 use mathneuro_checkpoint::{Checkpoint, TensorView};
 use tch::{Device, Kind, Tensor};
 
+use crate::assemble::{Decoder, assemble};
 use crate::batch::Batch;
 use crate::cache::KvCache;
 use crate::config::ModelConfig;
 use crate::error::{CaptureError, Result};
 use crate::hooks::{Hook, Hooks, Session};
+use crate::linear_info::LinearInfo;
 use crate::load::{Loader, tensor_from_view};
-use crate::parts::{Attention, GatedMlp, Linear, Plan, RmsNorm, Rotary};
+use crate::parts::{Look, Plan};
 
 /// Where and in which number format a model runs.
 #[derive(Debug, Clone, Copy)]
@@ -49,20 +51,6 @@ impl LoadOptions {
     }
 }
 
-/// A linear weight that the forward pass uses.
-#[derive(Debug, Clone, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct LinearInfo {
-    /// Hugging Face name, for example `model.layers.0.mlp.down_proj.weight`.
-    pub name: String,
-    /// Rows of the weight.
-    pub out_features: usize,
-    /// Columns of the weight: the length of its site's norm vector.
-    pub in_features: usize,
-    /// The hook site that it reads.
-    pub site: String,
-}
-
 /// Which logits a forward pass gives.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
@@ -77,37 +65,16 @@ pub enum Logits {
     At(Vec<usize>),
 }
 
-struct Layer {
-    attention_norm: RmsNorm,
-    attention: Attention,
-    mlp_norm: RmsNorm,
-    mlp: GatedMlp,
-    sites: Sites,
-}
-
-/// The names of a block's hook sites.
-struct Sites {
-    attention: String,
-    output: String,
-    mlp: String,
-    down: String,
-}
-
-const HEAD_SITE: &str = "lm_head.input";
-
 /// A decoder language model on libtorch, for inference.
 ///
 /// It runs ragged [`Batch`]es: texts of any lengths side by side, without padding.
 pub struct Model {
     config: ModelConfig,
-    embedding: Tensor,
-    layers: Vec<Layer>,
-    norm: RmsNorm,
-    head: Linear,
-    rotary: Rotary,
+    decoder: Decoder,
+    /// Embeddings are multiplied by this, rounded to the model's number format as transformers rounds it.
+    embedding_multiplier: f64,
     parameters: BTreeMap<String, Tensor>,
     linears: Vec<LinearInfo>,
-    tied_head: bool,
     hooks: Hooks,
     device: Device,
     dtype: Kind,
@@ -121,38 +88,20 @@ impl Model {
     /// tensors, a quantised checkpoint, a head that should be tied and is not, a device that is not there.
     pub fn load(checkpoint: &Checkpoint, options: &LoadOptions) -> Result<Self> {
         let _no_grad = tch::no_grad_guard();
-        let config = crate::families::read_config(checkpoint.config())?;
+        let (config, names) = crate::families::read(checkpoint.config())?;
         check_device(options.device)?;
-        let mut loader = Loader::new(checkpoint, options)?;
-        let (hidden, vocab) = (config.hidden_size, config.vocab_size);
-        let embedding = loader.tensor("model.embed_tokens.weight", &[vocab, hidden])?;
-        let mut layers = Vec::with_capacity(config.num_hidden_layers);
-        for index in 0..config.num_hidden_layers {
-            layers.push(load_layer(&mut loader, &config, index)?);
-        }
-        let norm = load_norm(&mut loader, &config, "model.norm.weight")?;
-        let tied_head = config.tie_word_embeddings;
-        let weight = if tied_head {
-            loader.tied("lm_head.weight", "model.embed_tokens.weight")?;
-            embedding.shallow_clone()
-        } else {
-            loader
-                .linear("lm_head", vocab, hidden, false, HEAD_SITE)?
-                .weight
-        };
+        let mut loader = Loader::new(checkpoint, names, options);
+        let decoder = assemble(&mut loader, &config, names, options.device)?;
         let dtype = loader.dtype();
         let (parameters, linears) = loader.finish()?;
-        let rotary = Rotary::new(&config.rope, config.head_dim, options.device)?;
+        let multiplier = Tensor::f_from_slice(&[config.embedding_multiplier])?;
+        let multiplier = multiplier.f_to_kind(dtype)?.f_to_kind(Kind::Double)?;
         Ok(Self {
             config,
-            embedding,
-            layers,
-            norm,
-            head: Linear { weight, bias: None },
-            rotary,
+            decoder,
+            embedding_multiplier: multiplier.f_double_value(&[0])?,
             parameters,
             linears,
-            tied_head,
             hooks: Hooks::default(),
             device: options.device,
             dtype,
@@ -171,7 +120,7 @@ impl Model {
 
     /// Whether the output head is the embedding: it is then neither scored nor edited.
     pub fn tied_head(&self) -> bool {
-        self.tied_head
+        self.config.tie_word_embeddings
     }
 
     /// Where the model is.
@@ -231,72 +180,50 @@ impl Model {
         let plan = Plan::new(
             batch,
             cache.as_deref(),
-            &self.rotary,
+            &self.decoder.positions,
             self.dtype,
             self.device,
         )?;
         let segments = batch.segments();
-        let mut x = self.embed(batch)?;
-        for (index, layer) in self.layers.iter().enumerate() {
+        let look = Look::new(&self.hooks, segments);
+        let mut x = self.embed(batch, &plan)?;
+        for (index, block) in self.decoder.blocks.iter().enumerate() {
             let cache = cache.as_deref_mut().map(|cache| (cache, index));
-            x = self.block(layer, x, &plan, cache, segments)?;
+            x = block.forward(x, &plan, cache, &look)?;
         }
         if let Some(cache) = cache {
             for (segment, &slot) in segments.iter().zip(batch.slots()) {
                 cache.advance(slot, segment.len());
             }
         }
-        let result = self.logits(&x, wanted, segments)?;
-        if !self.hooks.is_empty() {
+        let result = self.logits(&x, wanted, segments, &look)?;
+        if look.watched() {
             self.hooks.after_batch(segments)?;
         }
         Ok(result)
     }
 
-    fn block(
-        &self,
-        layer: &Layer,
-        x: Tensor,
-        plan: &Plan,
-        cache: Option<(&mut KvCache, usize)>,
-        segments: &[Range<usize>],
-    ) -> Result<Tensor> {
-        let look = |site: &str, input: &Tensor| self.look(site, input, segments);
-        let input = layer.attention_norm.forward(&x)?;
-        look(&layer.sites.attention, &input)?;
-        let mixed = layer.attention.forward(&input, plan, cache, |input| {
-            look(&layer.sites.output, input)
-        })?;
-        let x = x.f_add(&mixed)?;
-        let input = layer.mlp_norm.forward(&x)?;
-        look(&layer.sites.mlp, &input)?;
-        let inner = layer
-            .mlp
-            .forward(&input, |input| look(&layer.sites.down, input))?;
-        Ok(x.f_add(&inner)?)
-    }
-
-    fn look(&self, site: &str, input: &Tensor, segments: &[Range<usize>]) -> Result<()> {
-        if self.hooks.is_empty() {
-            return Ok(());
-        }
-        self.hooks.on_site(site, input, segments)
-    }
-
-    fn embed(&self, batch: &Batch) -> Result<Tensor> {
+    fn embed(&self, batch: &Batch, plan: &Plan) -> Result<Tensor> {
         let vocab_size = self.config.vocab_size;
         if let Some(&id) = batch.ids().iter().find(|id| **id as usize >= vocab_size) {
             return Err(CaptureError::TokenOutOfRange { id, vocab_size });
         }
         let ids: Vec<i64> = batch.ids().iter().map(|id| i64::from(*id)).collect();
         let ids = Tensor::f_from_slice(&ids)?.f_to_device(self.device)?;
-        Ok(Tensor::f_embedding(
-            &self.embedding,
-            &ids,
-            -1,
-            false,
-            false,
-        )?)
+        let look_up =
+            |table: &Tensor, ids: &Tensor| Tensor::f_embedding(table, ids, -1, false, false);
+        let mut x = look_up(&self.decoder.embedding, &ids)?;
+        if self.embedding_multiplier != 1.0 {
+            x = x.f_mul_scalar(self.embedding_multiplier)?;
+        }
+        if let Some(table) = &self.decoder.learned_positions {
+            let (length, limit) = (plan.longest(), self.config.max_position_embeddings);
+            if length > limit {
+                return Err(CaptureError::TextTooLong { length, limit });
+            }
+            x = x.f_add(&look_up(table, &plan.positions)?)?;
+        }
+        Ok(x)
     }
 
     /// The tokens whose logits are wanted; `None` for all of them.
@@ -324,20 +251,22 @@ impl Model {
         x: &Tensor,
         wanted: Option<Vec<i64>>,
         segments: &[Range<usize>],
+        look: &Look<'_>,
     ) -> Result<Option<Tensor>> {
-        let watched = !self.tied_head && !self.hooks.is_empty();
+        let (decoder, config) = (&self.decoder, &self.config);
+        let watched = !self.tied_head() && look.watched();
         let nothing = wanted.as_ref().is_some_and(Vec::is_empty);
         if nothing && !watched {
             return Ok(None);
         }
         // A recorder sees the input of the head at every token, though the product is worked out only where wanted.
         let mut input = if watched || wanted.is_none() {
-            self.norm.forward(x)?
+            decoder.norm.forward(x)?
         } else {
             x.shallow_clone()
         };
         if watched {
-            self.hooks.on_site(HEAD_SITE, &input, segments)?;
+            look.at_tokens(&decoder.head_site, &input, segments)?;
         }
         if nothing {
             return Ok(None);
@@ -346,10 +275,17 @@ impl Model {
             let wanted = Tensor::f_from_slice(&wanted)?.f_to_device(self.device)?;
             input = input.f_index_select(0, &wanted)?;
             if !watched {
-                input = self.norm.forward(&input)?;
+                input = decoder.norm.forward(&input)?;
             }
         }
-        Ok(Some(self.head.forward(&input)?.f_to_kind(Kind::Float)?))
+        let mut logits = decoder.head.forward(&input)?.f_to_kind(Kind::Float)?;
+        if config.logit_divisor != 1.0 {
+            logits = logits.f_div_scalar(config.logit_divisor)?;
+        }
+        if let Some(cap) = config.logit_softcap {
+            logits = logits.f_div_scalar(cap)?.f_tanh()?.f_mul_scalar(cap)?;
+        }
+        Ok(Some(logits))
     }
 }
 
@@ -371,53 +307,4 @@ fn check_device(device: Device) -> Result<()> {
         }
         _ => Ok(()),
     }
-}
-
-fn load_norm(loader: &mut Loader<'_>, config: &ModelConfig, name: &str) -> Result<RmsNorm> {
-    let weight = loader.tensor(name, &[config.hidden_size])?;
-    Ok(RmsNorm {
-        weight,
-        eps: config.rms_norm_eps,
-    })
-}
-
-fn load_layer(loader: &mut Loader<'_>, config: &ModelConfig, index: usize) -> Result<Layer> {
-    let block = format!("model.layers.{index}");
-    let name = |part: &str| format!("{block}.{part}");
-    let sites = Sites {
-        attention: name("self_attn.input"),
-        output: name("self_attn.o_proj.input"),
-        mlp: name("mlp.input"),
-        down: name("mlp.down_proj.input"),
-    };
-    let (hidden, inner) = (config.hidden_size, config.intermediate_size);
-    let q_width = config.num_attention_heads * config.head_dim;
-    let kv_width = config.num_key_value_heads * config.head_dim;
-    let [q, k, v, o] = ["q", "k", "v", "o"].map(|part| name(&format!("self_attn.{part}_proj")));
-    let [gate, up, down] = ["gate", "up", "down"].map(|part| name(&format!("mlp.{part}_proj")));
-    let qkv = [
-        (q.as_str(), q_width),
-        (k.as_str(), kv_width),
-        (v.as_str(), kv_width),
-    ];
-    let attention = Attention {
-        qkv: loader.linears(&qkv, hidden, config.qkv_bias, &sites.attention)?,
-        o: loader.linear(&o, hidden, q_width, config.o_bias, &sites.output)?,
-        heads: config.num_attention_heads as i64,
-        kv_heads: config.num_key_value_heads as i64,
-        head_dim: config.head_dim as i64,
-    };
-    let gate_up = [(gate.as_str(), inner), (up.as_str(), inner)];
-    let mlp = GatedMlp {
-        gate_up: loader.linears(&gate_up, hidden, config.mlp_bias, &sites.mlp)?,
-        down: loader.linear(&down, hidden, inner, config.mlp_bias, &sites.down)?,
-        inner: inner as i64,
-    };
-    Ok(Layer {
-        attention_norm: load_norm(loader, config, &name("input_layernorm.weight"))?,
-        attention,
-        mlp_norm: load_norm(loader, config, &name("post_attention_layernorm.weight"))?,
-        mlp,
-        sites,
-    })
 }

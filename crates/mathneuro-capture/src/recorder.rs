@@ -13,7 +13,8 @@ use crate::hooks::Hook;
 use crate::model::Model;
 
 /// Records activation norms: per text the L2 norm of each input feature over the text's tokens (f32), summed over texts
-/// (f64). Every text of a forward pass counts as one text.
+/// (f64). Every text of a forward pass counts as one text. A token counts only for the experts that it was sent to; an expert
+/// that saw none has norms of zero and a count of no token.
 #[derive(Debug)]
 pub struct NormRecorder {
     sites: BTreeMap<String, Site>,
@@ -91,6 +92,10 @@ impl Hook for NormRecorder {
         for segment in segments {
             site.tokens += segment.len() as u64;
         }
+        // An expert to which no token was sent.
+        if input.numel() == 0 {
+            return Ok(());
+        }
         match (input.device(), float_type(input.kind())) {
             (Device::Cpu, Some(float)) => {
                 let input = if input.is_contiguous() {
@@ -133,7 +138,7 @@ fn add_on_cpu(
     // pointer on; it lives as long as `input`, which outlives the slice, and nothing writes to it meanwhile.
     let data =
         unsafe { std::slice::from_raw_parts(input.data_ptr().cast::<u8>().cast_const(), bytes) };
-    for segment in segments {
+    for segment in segments.iter().filter(|segment| !segment.is_empty()) {
         squares.clear();
         squares.resize(site.norms.len(), 0.0);
         let text = Weights::from_bytes(float, &data[segment.start * row..segment.end * row])?;
@@ -147,7 +152,7 @@ fn add_on_cpu(
 
 /// The same sums by libtorch, where the tensor is.
 fn add_on_device(site: &mut Site, input: &Tensor, segments: &[Range<usize>]) -> Result<()> {
-    for segment in segments {
+    for segment in segments.iter().filter(|segment| !segment.is_empty()) {
         let norms = text_norms(input, segment)?.f_to_kind(Kind::Double)?;
         site.on_device = Some(match site.on_device.take() {
             Some(sums) => sums.f_add(&norms)?,

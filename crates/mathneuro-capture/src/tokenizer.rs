@@ -120,6 +120,12 @@ impl TextTokenizer {
             .map_err(|error| self.bad(&error))
     }
 
+    /// Tokens of the vocabulary, added ones included. A model's embedding may have more rows (many are padded) or, in some
+    /// models, fewer: then a text must not contain the others.
+    pub fn vocab_size(&self) -> usize {
+        self.inner.get_vocab_size(true)
+    }
+
     /// The token that begins a text, if the model has one.
     pub fn bos(&self) -> Option<u32> {
         self.bos

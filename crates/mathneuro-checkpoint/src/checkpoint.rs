@@ -54,7 +54,7 @@ impl<'a> TensorView<'a> {
         self.dtype
     }
 
-    /// The shape; a linear weight is `[out, in]`.
+    /// The shape; a linear weight is `[out, in]`, unless [`Checkpoint::weight_layout`] says otherwise.
     pub fn shape(&self) -> &'a [usize] {
         self.shape
     }

@@ -22,6 +22,7 @@ mod checkpoint;
 mod error;
 mod folder;
 mod header;
+mod layout;
 mod rewrite;
 mod shard;
 mod unique;
@@ -29,6 +30,7 @@ mod write;
 
 pub use checkpoint::{Checkpoint, TensorView};
 pub use error::{CheckpointError, Result};
+pub use layout::WeightLayout;
 pub use rewrite::{Piece, rewrite, save};
 pub use safetensors::tensor::Dtype;
 pub use shard::Shard;

@@ -41,6 +41,7 @@ pub struct MathNeuro<'p> {
     rule: Rule,
     group: Group,
     filter: ParameterFilter,
+    require_observed: bool,
     progress: Progress<'p>,
 }
 
@@ -74,6 +75,7 @@ impl<'p> MathNeuro<'p> {
             rule: Rule::default(),
             group: Group::default(),
             filter: ParameterFilter::all(),
+            require_observed: false,
             progress: Box::new(|_, _, _| true),
         })
     }
@@ -135,6 +137,12 @@ impl<'p> MathNeuro<'p> {
         self
     }
 
+    /// Fails when an expert of a mixture saw no token of a set; see [`Isolate::require_observed`].
+    pub fn require_observed(mut self, require: bool) -> Self {
+        self.require_observed = require;
+        self
+    }
+
     /// Is told the set's name, the texts done and the texts in all after each batch; answering `false` stops the work.
     pub fn progress(mut self, progress: impl FnMut(&str, usize, usize) -> bool + 'p) -> Self {
         self.progress = Box::new(progress);
@@ -157,7 +165,8 @@ impl<'p> MathNeuro<'p> {
             .ks(self.ks)
             .rule(self.rule)
             .group(self.group)
-            .filter(self.filter);
+            .filter(self.filter)
+            .require_observed(self.require_observed);
         let sets = std::iter::once((skill, texts)).chain(self.general);
         for (index, (name, texts)) in sets.enumerate() {
             if texts.is_empty() {

@@ -11,6 +11,7 @@ use mathneuro_score::{
 
 use crate::error::{CoreError, Result, shorten};
 use crate::filter::ParameterFilter;
+use crate::oriented::Oriented;
 
 /// Builds an isolation: the parameters that are important for a skill and for no general set.
 ///
@@ -44,6 +45,7 @@ pub struct Isolate<'c> {
     filter: ParameterFilter,
     keep_sources: bool,
     allow_other_model: bool,
+    require_observed: bool,
 }
 
 /// The sets of one K.
@@ -66,7 +68,11 @@ pub struct IsolatedAtK {
 #[derive(Debug, Clone)]
 pub struct Isolation {
     sets: Vec<IsolatedAtK>,
+    unobserved: Unobserved,
 }
+
+/// By set of texts, the selected experts that saw none of its tokens.
+type Unobserved = BTreeMap<String, BTreeSet<String>>;
 
 impl Isolation {
     /// The sets, in the order of the K list.
@@ -77,6 +83,11 @@ impl Isolation {
     /// The sets of this K, if it was in the list.
     pub fn at(&self, k: f64) -> Option<&IsolatedAtK> {
         self.sets.iter().find(|set| set.k == k)
+    }
+
+    /// By the name of a set of texts, the experts to which none of its tokens was sent. They are in no top set of it.
+    pub fn unobserved(&self) -> &BTreeMap<String, BTreeSet<String>> {
+        &self.unobserved
     }
 
     /// The sets, by value.
@@ -98,6 +109,7 @@ impl<'c> Isolate<'c> {
             filter: ParameterFilter::all(),
             keep_sources: false,
             allow_other_model: false,
+            require_observed: false,
         }
     }
 
@@ -149,11 +161,19 @@ impl<'c> Isolate<'c> {
         self
     }
 
+    /// Fails when an expert of a mixture saw no token of a set, as for any other parameter. Otherwise it is listed in
+    /// [`Isolation::unobserved`], and is in no top set of those texts.
+    pub fn require_observed(mut self, require: bool) -> Self {
+        self.require_observed = require;
+        self
+    }
+
     /// Computes the sets.
     ///
     /// # Errors
     /// A part that was not given; a K outside [0, 1]; a glob that matches nothing; norms of other parameters or
-    /// of another model; a selected parameter that saw no token; a NaN or infinite weight or norm.
+    /// of another model; a selected parameter that saw no token (experts only if [required](Self::require_observed)); a NaN
+    /// or infinite weight or norm.
     pub fn run(self) -> Result<Isolation> {
         let (skill_name, skill) = self.skill.as_ref().ok_or(CoreError::Missing {
             missing: "the norms of the skill",
@@ -174,14 +194,14 @@ impl<'c> Isolate<'c> {
         self.check_names(skill_name)?;
         let names: Vec<&str> = skill.weight_names().collect();
         let selected = self.filter.select(&names)?;
-        self.check_statistics(skill_name, skill, &names, &selected)?;
+        let unobserved = self.check_statistics(skill_name, skill, &names, &selected)?;
 
         let mut sets = self.empty_sets(skill_name, skill)?;
         match self.group {
             Group::Global => self.fill_global(skill, &selected, &mut sets)?,
             _ => self.fill_by_matrix(skill, &selected, &mut sets)?,
         }
-        Ok(Isolation { sets })
+        Ok(Isolation { sets, unobserved })
     }
 
     fn check_names(&self, skill_name: &str) -> Result<()> {
@@ -198,7 +218,7 @@ impl<'c> Isolate<'c> {
         skill: &NormStats,
         names: &[&str],
         selected: &[&str],
-    ) -> Result<()> {
+    ) -> Result<Unobserved> {
         let left: BTreeSet<&str> = names.iter().copied().collect();
         for (name, stats) in &self.general {
             let right: BTreeSet<&str> = stats.weight_names().collect();
@@ -215,22 +235,27 @@ impl<'c> Isolate<'c> {
             .general
             .iter()
             .map(|(name, stats)| (name.as_str(), stats));
+        let mut unobserved = Unobserved::new();
         for (name, stats) in std::iter::once((skill_name, skill)).chain(all) {
             self.check_model(name, stats)?;
-            let unobserved: Vec<&str> = selected
+            let (experts, others): (Vec<&str>, Vec<&str>) = selected
                 .iter()
                 .copied()
-                .filter(|w| stats.tokens_for(w).unwrap_or(0) == 0)
-                .collect();
-            if !unobserved.is_empty() {
+                .filter(|weight| !observed(stats, weight))
+                .partition(|weight| is_expert(weight) && !self.require_observed);
+            if !others.is_empty() {
                 return Err(CoreError::Unobserved {
                     set: name.to_owned(),
-                    count: unobserved.len(),
-                    names: shorten(unobserved),
+                    count: others.len(),
+                    names: shorten(others),
                 });
             }
+            if !experts.is_empty() {
+                let experts = experts.into_iter().map(str::to_owned).collect();
+                unobserved.insert(name.to_owned(), experts);
+            }
         }
-        Ok(())
+        Ok(unobserved)
     }
 
     fn check_model(&self, set: &str, stats: &NormStats) -> Result<()> {
@@ -306,34 +331,55 @@ impl<'c> Isolate<'c> {
         sets: &mut [IsolatedAtK],
     ) -> Result<()> {
         for &name in selected {
-            let matrix = self.matrix(name)?;
+            let weight = Oriented::new(self.checkpoint, name)?;
+            let (outputs, inputs) = weight.sides();
+            // A set none of whose tokens came here has no top.
+            let seen: Vec<bool> = self.statistics(skill).map(|s| observed(s, name)).collect();
             let norms = self.norms(skill, name)?;
-            let shape = [matrix.rows(), matrix.cols()];
-            for set in &mut *sets {
-                set.skill_count += match self.group {
-                    Group::PerRow => matrix.rows() * keep_count(matrix.cols(), set.k)?,
-                    _ => keep_count(matrix.len(), set.k)?,
-                };
+            let norms: Vec<&[f64]> = norms
+                .into_iter()
+                .zip(&seen)
+                .filter_map(|(norms, seen)| seen.then_some(norms))
+                .collect();
+            let nothing = || ParamMask::zeros(weight.len());
+            if seen[0] {
+                for set in &mut *sets {
+                    set.skill_count += match self.group {
+                        Group::PerRow => outputs * keep_count(inputs, set.k)?,
+                        _ => keep_count(weight.len(), set.k)?,
+                    };
+                }
             }
             if !self.keep_sources {
-                let masks = isolate(
-                    &matrix,
-                    norms[0],
-                    &norms[1..],
-                    &self.ks,
-                    self.rule,
-                    self.group,
-                )?;
-                for (set, mask) in sets.iter_mut().zip(masks) {
-                    set.isolated.insert(name, &shape, mask)?;
+                let masks = match seen[0] {
+                    true => weight.select(&norms, self.group, |matrix, norms| {
+                        let (skill, general) = (norms[0], &norms[1..]);
+                        let masks =
+                            isolate(matrix, skill, general, &self.ks, self.rule, self.group)?;
+                        Ok(vec![masks])
+                    })?,
+                    false => vec![sets.iter().map(|_| nothing()).collect()],
+                };
+                for (set, mask) in sets.iter_mut().zip(masks.into_iter().flatten()) {
+                    set.isolated.insert(name, &weight.shape(), mask)?;
                 }
                 continue;
             }
-            let tops = top_k_each(&matrix, &norms, &self.ks, self.rule, self.group)?;
+            let tops = match norms.is_empty() {
+                true => Vec::new(),
+                false => weight.select(&norms, self.group, |matrix, norms| {
+                    Ok(top_k_each(matrix, norms, &self.ks, self.rule, self.group)?)
+                })?,
+            };
             let mut tops: Vec<_> = tops.into_iter().map(Vec::into_iter).collect();
             for set in &mut *sets {
-                let masks = tops.iter_mut().filter_map(Iterator::next).collect();
-                set.insert_sources(&self.general, name, &shape, masks)?;
+                let mut found = tops.iter_mut().filter_map(Iterator::next);
+                let masks = seen.iter().map(|seen| match seen {
+                    true => found.next().unwrap_or_else(nothing),
+                    false => nothing(),
+                });
+                let masks = masks.collect();
+                set.insert_sources(&self.general, name, &weight.shape(), masks)?;
             }
         }
         Ok(())
@@ -346,57 +392,83 @@ impl<'c> Isolate<'c> {
         selected: &[&str],
         sets: &mut [IsolatedAtK],
     ) -> Result<()> {
-        let mut matrices = Vec::with_capacity(selected.len());
+        let mut weights = Vec::with_capacity(selected.len());
         for &name in selected {
-            matrices.push((self.matrix(name)?, self.norms(skill, name)?));
+            let weight = Oriented::new(self.checkpoint, name)?;
+            let norms = self.norms(skill, name)?.into_iter();
+            let norms = norms.map(|norms| weight.norms(norms));
+            weights.push((name, weight, norms.collect::<Result<Vec<_>>>()?));
         }
-        let numel = matrices.iter().map(|(matrix, _)| matrix.len()).sum();
+        let lens = weights
+            .iter()
+            .filter(|(name, ..)| observed(skill, name))
+            .map(|(_, weight, _)| weight.len());
+        let numel = lens.sum();
         for set in &mut *sets {
             set.skill_count = keep_count(numel, set.k)?;
         }
-        if !self.keep_sources {
+        let all_seen = weights
+            .iter()
+            .all(|(name, ..)| self.statistics(skill).all(|stats| observed(stats, name)));
+        if !self.keep_sources && all_seen {
+            let matrices = weights.iter().map(|(_, weight, norms)| {
+                let norms = norms.iter().map(AsRef::as_ref).collect();
+                Ok((weight.matrix()?, norms))
+            });
+            let matrices: Vec<(WeightMatrix<'_>, Vec<&[f64]>)> = matrices.collect::<Result<_>>()?;
             let isolated = isolate_set(&matrices, &self.ks, self.rule, Group::Global)?;
             for (set, isolated) in sets.iter_mut().zip(isolated) {
-                let meta = set.isolated.meta().clone();
-                set.isolated = isolated;
-                *set.isolated.meta_mut() = meta;
+                for (name, weight, _) in &weights {
+                    if let Some(mask) = isolated.get(name) {
+                        set.isolated.insert(*name, &weight.shape(), mask.clone())?;
+                    }
+                }
             }
             return Ok(());
         }
         let mut tops = Vec::with_capacity(self.general.len() + 1);
-        for statistic in 0..=self.general.len() {
-            let one: Vec<_> = matrices
+        for (statistic, stats) in self.statistics(skill).enumerate() {
+            let one = weights
                 .iter()
-                .map(|(matrix, norms)| (*matrix, norms[statistic]))
-                .collect();
+                .filter(|(name, ..)| observed(stats, name))
+                .map(|(_, weight, norms)| Ok((weight.matrix()?, norms[statistic].as_ref())));
+            let one: Vec<(WeightMatrix<'_>, &[f64])> = one.collect::<Result<_>>()?;
             tops.push(top_k_set(&one, &self.ks, self.rule, Group::Global)?);
         }
         for (index, set) in sets.iter_mut().enumerate() {
-            for (name, shape, skill) in tops[0][index].iter() {
-                let mut masks = vec![skill.clone()];
-                masks.extend(
-                    tops[1..]
-                        .iter()
-                        .filter_map(|sets| sets[index].get(name).cloned()),
-                );
-                set.insert_sources(&self.general, name, shape, masks)?;
+            for (name, weight, _) in &weights {
+                let masks = tops.iter().map(|sets| {
+                    let mask = sets[index].get(name).cloned();
+                    mask.unwrap_or_else(|| ParamMask::zeros(weight.len()))
+                });
+                let masks = masks.collect();
+                set.insert_sources(&self.general, name, &weight.shape(), masks)?;
             }
         }
         Ok(())
     }
 
+    /// The statistics of the skill, then those of each general set.
+    fn statistics<'a>(&'a self, skill: &'a NormStats) -> impl Iterator<Item = &'a NormStats> {
+        std::iter::once(skill).chain(self.general.iter().map(|(_, stats)| stats))
+    }
+
     /// The norms of one parameter: those of the skill, then those of each general set.
     fn norms<'a>(&'a self, skill: &'a NormStats, name: &str) -> Result<Vec<&'a [f64]>> {
-        let general = self.general.iter().map(|(_, stats)| stats);
-        std::iter::once(skill)
-            .chain(general)
+        self.statistics(skill)
             .map(|stats| Ok(stats.norms_for(name)?))
             .collect()
     }
+}
 
-    fn matrix<'a>(&'a self, name: &'a str) -> Result<WeightMatrix<'a>> {
-        weight_matrix(self.checkpoint, name)
-    }
+/// Whether a token of these texts came to this parameter.
+fn observed(stats: &NormStats, weight: &str) -> bool {
+    stats.tokens_for(weight).unwrap_or(0) > 0
+}
+
+/// Whether a parameter belongs to an expert of a mixture, to which tokens may or may not be sent.
+pub(crate) fn is_expert(weight: &str) -> bool {
+    weight.contains(".experts.")
 }
 
 impl IsolatedAtK {
@@ -427,7 +499,8 @@ impl IsolatedAtK {
     }
 }
 
-/// The weight matrix `[out, in]` of this parameter, borrowed from the mapped checkpoint.
+/// The weight matrix of this parameter as it lies in the mapped checkpoint, borrowed from it: `[out, in]`, unless
+/// [`Checkpoint::weight_layout`] says otherwise.
 ///
 /// # Errors
 /// The checkpoint lacks the parameter, or it is not a two-dimensional f32, f16 or bf16 tensor.

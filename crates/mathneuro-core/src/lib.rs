@@ -41,6 +41,7 @@ mod filter;
 #[cfg(feature = "capture")]
 mod identify;
 mod isolate;
+mod oriented;
 mod reference;
 mod sample;
 

@@ -5,7 +5,8 @@ use mathneuro_mask::{MaskMeta, MaskSet, ParamMask};
 use mathneuro_score::{ReferenceBf16, TextNorms};
 
 use crate::error::{CoreError, Result};
-use crate::isolate::weight_matrix;
+use crate::isolate::is_expert;
+use crate::oriented::Oriented;
 
 /// The isolated sets as the authors' script computes them, one for each K: bf16 norms, bf16 products, bf16 sums text by
 /// text ([`ReferenceBf16`]). `draws` are the texts in the order in which they are added, for the skill and for each
@@ -35,16 +36,26 @@ pub fn isolate_reference_bf16(
         .collect();
     let names: Vec<&str> = skill.0.weight_names().collect();
     for (index, &name) in names.iter().enumerate() {
-        let matrix = weight_matrix(checkpoint, name)?;
+        let weight = Oriented::new(checkpoint, name)?;
+        let matrix = weight.matrix()?;
         let top = |(norms, draws): (&TextNorms, &[usize])| -> Result<Vec<ParamMask>> {
             let missing = |text: usize| CoreError::NoTextNorms {
                 name: name.to_owned(),
                 text,
             };
             let texts = norms.norms_for(name).ok_or_else(|| missing(0))?;
+            let zero = |text: &usize| {
+                let norms = texts.get(*text);
+                norms.is_some_and(|norms| norms.iter().all(|norm| *norm == 0.0))
+            };
+            if is_expert(name) && draws.iter().all(zero) {
+                // No token was sent there: nothing is important.
+                return Ok(ks.iter().map(|_| ParamMask::zeros(matrix.len())).collect());
+            }
             let mut sums = ReferenceBf16::new(matrix)?;
             for &text in draws {
-                sums.add(texts.get(text).ok_or_else(|| missing(text))?)?;
+                let norms = texts.get(text).ok_or_else(|| missing(text))?;
+                sums.add(&weight.norms(norms)?)?;
             }
             Ok(sums.top_k(ks)?)
         };
@@ -55,7 +66,7 @@ pub fn isolate_reference_bf16(
             }
         }
         for (set, mask) in sets.iter_mut().zip(isolated) {
-            set.insert(name, &[matrix.rows(), matrix.cols()], mask)?;
+            set.insert(name, &weight.shape(), mask)?;
         }
         if !progress(index + 1, names.len()) && index + 1 < names.len() {
             return Err(CoreError::Interrupted {

@@ -2,126 +2,40 @@
 
 use std::ops::Range;
 
-use tch::{Device, Kind, Tensor};
+use tch::{Kind, Tensor};
 
-use crate::batch::Batch;
 use crate::cache::KvCache;
 use crate::error::Result;
-use crate::parts::{Linear, Rotary};
+use crate::parts::{Linear, Norm, Plan, Rotary};
+
+/// How queries, keys and values stand in the product.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum QkvOrder {
+    /// All queries, all keys, all values.
+    Sections,
+    /// Head by head, each with its query, key and value.
+    ByHead,
+}
 
 #[derive(Debug)]
 pub(crate) struct Attention {
     /// q, k and v, one below the other: one product instead of three.
     pub(crate) qkv: Linear,
+    pub(crate) order: QkvOrder,
     pub(crate) o: Linear,
     pub(crate) heads: i64,
     pub(crate) kv_heads: i64,
     pub(crate) head_dim: i64,
-}
-
-/// What all layers of one forward pass share: which tokens stand where.
-pub(crate) struct Plan {
-    /// Text, its slot, and the tokens that the slot held before.
-    texts: Vec<(Range<usize>, usize, usize)>,
-    /// Cosines and sines of every token's position.
-    rotary: (Tensor, Tensor),
-    /// Per text that continues a cached one: which cached positions each of its tokens may see.
-    masks: Vec<Option<Tensor>>,
-    step: Option<Step>,
-}
-
-/// A decoding step: one token for each of a run of neighbouring slots, in order, each of which has a context.
-struct Step {
-    first_slot: usize,
-    /// The longest context, the new token included.
-    longest: usize,
-    /// Which positions each slot holds, `[slots, 1, 1, longest]`.
-    mask: Tensor,
-    /// Where the new keys and values go: the slots, and the position in each.
-    place: (Tensor, Tensor),
-}
-
-impl Plan {
-    pub(crate) fn new(
-        batch: &Batch,
-        cache: Option<&KvCache>,
-        rotary: &Rotary,
-        kind: Kind,
-        device: Device,
-    ) -> Result<Self> {
-        let mut texts = Vec::with_capacity(batch.segments().len());
-        let mut positions: Vec<i64> = Vec::with_capacity(batch.ids().len());
-        for (segment, &slot) in batch.segments().iter().zip(batch.slots()) {
-            let held = match cache {
-                Some(cache) => cache.reserve(slot, segment.len())?,
-                None => 0,
-            };
-            positions.extend((held..held + segment.len()).map(|position| position as i64));
-            texts.push((segment.clone(), slot, held));
-        }
-        let positions = Tensor::f_from_slice(&positions)?.f_to_device(device)?;
-        let step = match cache {
-            Some(_) => Step::new(&texts, &positions, kind)?,
-            None => None,
-        };
-        let masks = texts
-            .iter()
-            .map(|(segment, _, held)| {
-                if step.is_some() || *held == 0 || segment.len() == 1 {
-                    return Ok(None);
-                }
-                let size = [segment.len() as i64, (held + segment.len()) as i64];
-                let all = Tensor::f_ones(size, (Kind::Bool, device))?;
-                Ok(Some(additive(&all.f_tril(*held as i64)?, kind)?))
-            })
-            .collect::<Result<_>>()?;
-        Ok(Self {
-            texts,
-            rotary: rotary.tables(&positions, kind)?,
-            masks,
-            step,
-        })
-    }
-}
-
-impl Step {
-    /// `None` when the texts are not a step.
-    fn new(
-        texts: &[(Range<usize>, usize, usize)],
-        positions: &Tensor,
-        kind: Kind,
-    ) -> Result<Option<Self>> {
-        let first_slot = texts.first().map_or(0, |(_, slot, _)| *slot);
-        let is_step = texts.len() > 1
-            && texts
-                .iter()
-                .enumerate()
-                .all(|(index, (segment, slot, held))| {
-                    segment.len() == 1 && *slot == first_slot + index && *held > 0
-                });
-        if !is_step {
-            return Ok(None);
-        }
-        let longest = texts.iter().map(|(_, _, held)| held + 1).max().unwrap_or(0);
-        let options = (Kind::Int64, positions.device());
-        let all = Tensor::f_arange(longest as i64, options)?;
-        let held = all.f_le_tensor(&positions.f_view([-1, 1, 1, 1])?)?;
-        let end = (first_slot + texts.len()) as i64;
-        let slots = Tensor::f_arange_start(first_slot as i64, end, options)?;
-        Ok(Some(Self {
-            first_slot,
-            longest,
-            mask: additive(&held, kind)?,
-            place: (slots, positions.shallow_clone()),
-        }))
-    }
-}
-
-/// 0 where a position may be seen and minus infinity elsewhere. The attention kernel would turn a mask of booleans into
-/// this in every layer.
-fn additive(seen: &Tensor, kind: Kind) -> Result<Tensor> {
-    let zeros = Tensor::f_zeros(seen.size(), (kind, seen.device()))?;
-    Ok(zeros.f_masked_fill(&seen.f_logical_not()?, f64::NEG_INFINITY)?)
+    /// Norms of queries and keys, over all heads together.
+    pub(crate) whole_norms: Option<[Norm; 2]>,
+    /// Norms of queries and keys, head by head.
+    pub(crate) head_norms: Option<[Norm; 2]>,
+    /// Which of the model's rotary embeddings, if any.
+    pub(crate) rotary: Option<usize>,
+    /// Which of the model's windows, and its length.
+    pub(crate) window: (usize, Option<usize>),
+    pub(crate) scale: Option<f64>,
+    pub(crate) softcap: Option<f64>,
 }
 
 impl Attention {
@@ -133,13 +47,13 @@ impl Attention {
         cache: Option<(&mut KvCache, usize)>,
         look: impl FnOnce(&Tensor) -> Result<()>,
     ) -> Result<Tensor> {
-        let heads = self.heads + 2 * self.kv_heads;
-        let qkv = self.qkv.forward(x)?.f_view([-1, heads, self.head_dim])?;
-        let qk = qkv.f_narrow(1, 0, self.heads + self.kv_heads)?;
-        let qk = Rotary::rotate(&qk, &plan.rotary)?;
+        let (qk, v) = self.project(x)?;
+        let qk = match self.rotary {
+            Some(index) => Rotary::rotate(&qk, &plan.rotary[index])?,
+            None => qk,
+        };
         let q = qk.f_narrow(1, 0, self.heads)?;
         let k = qk.f_narrow(1, self.heads, self.kv_heads)?;
-        let v = qkv.f_narrow(1, self.heads + self.kv_heads, self.kv_heads)?;
         let mixed = match cache {
             Some((cache, layer)) => self.with_cache(&q, &k, &v, plan, cache, layer)?,
             None => self.without_cache(&q, &k, &v, plan)?,
@@ -148,12 +62,40 @@ impl Attention {
         self.o.forward(&mixed)
     }
 
+    /// Queries with keys, `[tokens, heads + kv_heads, head_dim]`, and values.
+    fn project(&self, x: &Tensor) -> Result<(Tensor, Tensor)> {
+        let heads = self.heads + 2 * self.kv_heads;
+        let mut qkv = self.qkv.forward(x)?;
+        if self.order == QkvOrder::ByHead {
+            let by_head = qkv.f_view([-1, self.heads, 3, self.head_dim])?;
+            qkv = by_head.f_transpose(1, 2)?.f_contiguous()?;
+        }
+        if let Some([q_norm, k_norm]) = &self.whole_norms {
+            let (q_width, kv_width) = (self.heads * self.head_dim, self.kv_heads * self.head_dim);
+            let q = q_norm.forward(&qkv.f_narrow(1, 0, q_width)?)?;
+            let k = k_norm.forward(&qkv.f_narrow(1, q_width, kv_width)?)?;
+            let v = qkv.f_narrow(1, q_width + kv_width, kv_width)?;
+            qkv = Tensor::f_cat(&[&q, &k, &v], 1)?;
+        }
+        let qkv = qkv.f_view([-1, heads, self.head_dim])?;
+        let v = qkv.f_narrow(1, self.heads + self.kv_heads, self.kv_heads)?;
+        let qk = match &self.head_norms {
+            None => qkv.f_narrow(1, 0, self.heads + self.kv_heads)?,
+            Some([q_norm, k_norm]) => {
+                let q = q_norm.forward(&qkv.f_narrow(1, 0, self.heads)?)?;
+                let k = k_norm.forward(&qkv.f_narrow(1, self.heads, self.kv_heads)?)?;
+                Tensor::f_cat(&[&q, &k], 1)?
+            }
+        };
+        Ok((qk, v))
+    }
+
     fn without_cache(&self, q: &Tensor, k: &Tensor, v: &Tensor, plan: &Plan) -> Result<Tensor> {
         let mut mixed = Vec::with_capacity(plan.texts.len());
-        for (segment, _, _) in &plan.texts {
-            let k = self.spread(&by_head(k, segment)?)?;
-            let v = self.spread(&by_head(v, segment)?)?;
-            mixed.push(self.attend(&by_head(q, segment)?, &k, &v, None, true)?);
+        for (text, mask) in plan.texts.iter().zip(&plan.masks[self.window.0]) {
+            let k = self.spread(&by_head(k, &text.segment)?)?;
+            let v = self.spread(&by_head(v, &text.segment)?)?;
+            mixed.push(self.attend(&by_head(q, &text.segment)?, &k, &v, mask.as_ref())?);
         }
         Ok(Tensor::f_cat(&mixed, 0)?)
     }
@@ -171,29 +113,27 @@ impl Attention {
             cache.write_step(layer, &step.place, k, v)?;
             let slots = plan.texts.len();
             let (k, v) = cache.read(layer, step.first_slot, slots, step.longest)?;
-            return self.one_token_each(q, &k, &v, Some(&step.mask));
+            return self.one_token_each(q, &k, &v, Some(&step.masks[self.window.0]));
         }
-        for (segment, slot, held) in &plan.texts {
+        for text in &plan.texts {
             let heads_first =
-                |x: &Tensor| -> Result<Tensor> { Ok(by_head(x, segment)?.f_squeeze_dim(0)?) };
-            cache.write(layer, *slot, *held, &heads_first(k)?, &heads_first(v)?)?;
+                |x: &Tensor| -> Result<Tensor> { Ok(by_head(x, &text.segment)?.f_squeeze_dim(0)?) };
+            let (k, v) = (heads_first(k)?, heads_first(v)?);
+            cache.write(layer, text.slot, text.held, &k, &v)?;
         }
         let mut mixed = Vec::with_capacity(plan.texts.len());
-        for ((segment, slot, held), mask) in plan.texts.iter().zip(&plan.masks) {
-            let (k, v) = cache.read(layer, *slot, 1, held + segment.len())?;
-            if segment.len() == 1 {
-                let q = q.f_narrow(0, segment.start as i64, 1)?;
-                mixed.push(self.one_token_each(&q, &k, &v, None)?);
+        for (text, mask) in plan.texts.iter().zip(&plan.masks[self.window.0]) {
+            let total = text.total();
+            let (k, v) = cache.read(layer, text.slot, 1, total)?;
+            if text.segment.len() == 1 {
+                let seen = self.window.1.unwrap_or(total).min(total);
+                let near = |x: &Tensor| x.f_narrow(2, (total - seen) as i64, seen as i64);
+                let q = q.f_narrow(0, text.segment.start as i64, 1)?;
+                mixed.push(self.one_token_each(&q, &near(&k)?, &near(&v)?, None)?);
             } else {
-                let q = by_head(q, segment)?;
-                let causal = *held == 0;
-                mixed.push(self.attend(
-                    &q,
-                    &self.spread(&k)?,
-                    &self.spread(&v)?,
-                    mask.as_ref(),
-                    causal,
-                )?);
+                let q = by_head(q, &text.segment)?;
+                let (k, v) = (self.spread(&k)?, self.spread(&v)?);
+                mixed.push(self.attend(&q, &k, &v, mask.as_ref())?);
             }
         }
         Ok(Tensor::f_cat(&mixed, 0)?)
@@ -209,13 +149,23 @@ impl Attention {
         mask: Option<&Tensor>,
     ) -> Result<Tensor> {
         let group = self.heads / self.kv_heads;
-        let q = q.f_view([-1, self.kv_heads, group, self.head_dim])?;
-        let mixed = sdpa(&q, k, v, mask, false)?;
+        let q = q.f_reshape([-1, self.kv_heads, group, self.head_dim])?;
+        let mixed = self.mix(&q, k, v, mask, false)?;
         Ok(mixed.f_reshape([-1, self.heads * self.head_dim])?)
     }
 
-    /// `q`, `k`, `v` are `[1, heads, tokens, head_dim]`; the result is `[tokens, heads * head_dim]`.
-    fn attend(
+    /// `q`, `k`, `v` are `[1, heads, tokens, head_dim]`; the result is `[tokens, heads * head_dim]`. Without a mask each
+    /// token sees those before it.
+    fn attend(&self, q: &Tensor, k: &Tensor, v: &Tensor, mask: Option<&Tensor>) -> Result<Tensor> {
+        let mixed = self.mix(q, k, v, mask, mask.is_none())?;
+        Ok(mixed
+            .f_transpose(1, 2)?
+            .f_reshape([-1, self.heads * self.head_dim])?)
+    }
+
+    /// libtorch's kernel; the steps one by one where scores are capped, which it cannot do. (Then the plan gives every
+    /// text of more than one token a mask.)
+    fn mix(
         &self,
         q: &Tensor,
         k: &Tensor,
@@ -223,10 +173,21 @@ impl Attention {
         mask: Option<&Tensor>,
         causal: bool,
     ) -> Result<Tensor> {
-        let mixed = sdpa(q, k, v, mask, causal)?;
-        Ok(mixed
-            .f_transpose(1, 2)?
-            .f_reshape([-1, self.heads * self.head_dim])?)
+        let Some(cap) = self.softcap else {
+            return Ok(Tensor::f_scaled_dot_product_attention(
+                q, k, v, mask, 0.0, causal, self.scale, false,
+            )?);
+        };
+        let scale = self
+            .scale
+            .unwrap_or_else(|| 1.0 / (self.head_dim as f64).sqrt());
+        let scores = q.f_matmul(&k.f_transpose(-2, -1)?)?.f_mul_scalar(scale)?;
+        let mut scores = scores.f_div_scalar(cap)?.f_tanh()?.f_mul_scalar(cap)?;
+        if let Some(mask) = mask {
+            scores = scores.f_add(mask)?;
+        }
+        let shares = scores.f_softmax(-1, Kind::Float)?.f_to_kind(v.kind())?;
+        Ok(shares.f_matmul(v)?)
     }
 
     /// Repeats key or value heads for the query heads that share them.
@@ -249,10 +210,4 @@ impl Attention {
 fn by_head(x: &Tensor, segment: &Range<usize>) -> Result<Tensor> {
     let tokens = x.f_narrow(0, segment.start as i64, segment.len() as i64)?;
     Ok(tokens.f_transpose(0, 1)?.f_unsqueeze(0)?)
-}
-
-fn sdpa(q: &Tensor, k: &Tensor, v: &Tensor, mask: Option<&Tensor>, causal: bool) -> Result<Tensor> {
-    Ok(Tensor::f_scaled_dot_product_attention(
-        q, k, v, mask, 0.0, causal, None, false,
-    )?)
 }

@@ -1,13 +1,21 @@
 //! The parts that decoders are assembled from.
 
 mod attention;
+mod block;
+mod experts;
 mod linear;
+mod look;
 mod mlp;
 mod norm;
+mod plan;
 mod rotary;
 
-pub(crate) use attention::{Attention, Plan};
+pub(crate) use attention::{Attention, QkvOrder};
+pub(crate) use block::Block;
+pub(crate) use experts::Experts;
 pub(crate) use linear::Linear;
-pub(crate) use mlp::GatedMlp;
-pub(crate) use norm::RmsNorm;
+pub(crate) use look::Look;
+pub(crate) use mlp::{DenseMlp, Mlp, MlpSites};
+pub(crate) use norm::Norm;
+pub(crate) use plan::{Plan, Positions};
 pub(crate) use rotary::Rotary;

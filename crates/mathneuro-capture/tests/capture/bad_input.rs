@@ -1,7 +1,9 @@
 //! Input that cannot be used gives an error that says why.
 
 use mathneuro_capture::tch::Device;
-use mathneuro_capture::{Batch, LoadOptions, Logits, Model, TextTokenizer};
+use mathneuro_capture::{
+    Batch, CollectOptions, KvCache, LoadOptions, Logits, Model, TextTokenizer, collect_norms,
+};
 use safetensors::Dtype;
 use serde_json::json;
 
@@ -21,6 +23,20 @@ fn an_unknown_family_lists_the_known_ones() {
     says(&copy.error(), &["rwkv", "llama", "qwen2"]);
     let copy = Copy::of("tiny-llama").config(|c| drop(c.remove("model_type")));
     says(&copy.error(), &["model_type", "llama", "qwen2"]);
+    assert!(!copy.error().contains("auto_map"));
+}
+
+#[test]
+fn code_that_comes_with_a_model_is_never_run() {
+    let map = || json!({"AutoModelForCausalLM": "modeling_own.OwnModel"});
+    let copy = Copy::of("tiny-llama").config(|c| {
+        c.insert("model_type".into(), json!("own"));
+        c.insert("auto_map".into(), map());
+    });
+    says(&copy.error(), &["`own`", "auto_map", "never run"]);
+    // A known family needs none.
+    let copy = Copy::of("tiny-llama").config(|c| drop(c.insert("auto_map".into(), map())));
+    load(&copy.open());
 }
 
 #[test]
@@ -76,29 +92,37 @@ fn stored_rotary_frequencies_are_harmless() {
 
 #[test]
 fn a_tied_head_may_be_stored_again_but_not_another() {
-    let with_head = |change: u8| {
-        Copy::of("tiny-llama3").tensors(|tensors| {
-            let embedding = tensors
-                .iter()
-                .find(|t| t.name == "model.embed_tokens.weight");
-            let embedding = embedding.unwrap();
-            let mut data = embedding.data.clone();
-            data[100] ^= change;
-            let (dtype, shape) = (embedding.dtype, embedding.shape.clone());
-            let name = "lm_head.weight".into();
-            tensors.push(Stored {
-                name,
-                dtype,
-                shape,
-                data,
-            });
-        })
-    };
-    assert!(load(&with_head(0).open()).tied_head());
-    says(
-        &with_head(1).error(),
-        &["lm_head.weight", "tie_word_embeddings"],
-    );
+    for (name, embedding) in [
+        ("tiny-llama3", "model.embed_tokens.weight"),
+        ("tiny-gemma2", "model.embed_tokens.weight"),
+        ("tiny-gpt2", "transformer.wte.weight"),
+    ] {
+        let with_head = |change: u8| {
+            Copy::of(name).tensors(|tensors| {
+                let stored = tensors.iter().find(|t| t.name == embedding).unwrap();
+                let mut data = stored.data.clone();
+                data[100] ^= change;
+                let (dtype, shape) = (stored.dtype, stored.shape.clone());
+                let name = "lm_head.weight".into();
+                tensors.push(Stored {
+                    name,
+                    dtype,
+                    shape,
+                    data,
+                });
+            })
+        };
+        assert!(load(&with_head(0).open()).tied_head());
+        let message = with_head(1).error();
+        says(
+            &message,
+            &["lm_head.weight", embedding, "tie_word_embeddings"],
+        );
+        // What the message advises.
+        let untied =
+            with_head(1).config(|c| drop(c.insert("tie_word_embeddings".into(), json!(false))));
+        assert!(!load(&untied.open()).tied_head());
+    }
 }
 
 #[test]
@@ -121,14 +145,73 @@ fn quantised_weights_and_other_types_are_named() {
 }
 
 #[test]
-fn rope_types_and_options_that_would_change_results_are_refused_by_name() {
-    let copy = Copy::of("tiny-llama").config(|c| {
-        drop(c.insert(
-            "rope_parameters".into(),
-            json!({"rope_type": "yarn", "factor": 4.0}),
-        ))
-    });
-    says(&copy.error(), &["yarn", "llama3"]);
+fn options_that_would_change_results_are_refused_by_name() {
+    let set = |name: &str, field: &str, value: serde_json::Value| {
+        let copy = Copy::of(name).config(|c| drop(c.insert(field.into(), value)));
+        copy.error()
+    };
+    let rope = |value| set("tiny-llama", "rope_parameters", value);
+    says(
+        &rope(json!({"rope_type": "spiral"})),
+        &["spiral", "llama3", "yarn", "longrope"],
+    );
+    says(&rope(json!({"rope_type": "yarn"})), &["factor"]);
+    says(
+        &rope(json!({"rope_type": "linear", "factor": -1})),
+        &["factor", "-1"],
+    );
+    says(
+        &rope(json!({"partial_rotary_factor": 0.4})),
+        &["partial_rotary_factor", "3 of the 8"],
+    );
+    says(
+        &set("tiny-llama", "hidden_act", json!("mish")),
+        &["mish", "silu", "gelu_new"],
+    );
+    says(
+        &set("tiny-llama", "num_hidden_layers", json!(20_000)),
+        &["20000", "10000"],
+    );
+    says(
+        &set("tiny-phi", "num_attention_heads", json!(96)),
+        &["hidden_size", "96"],
+    );
+    says(
+        &set("tiny-phi", "qk_layernorm", json!(true)),
+        &["qk_layernorm"],
+    );
+    says(
+        &set("tiny-gpt2", "scale_attn_by_inverse_layer_idx", json!(true)),
+        &["scale_attn_by_inverse_layer_idx"],
+    );
+    let message = set("tiny-gemma2", "use_bidirectional_attention", json!(true));
+    says(&message, &["use_bidirectional_attention"]);
+    says(
+        &set("tiny-gemma2", "layer_types", json!(["full_attention"])),
+        &["layer_types", "1", "2"],
+    );
+    let message = set(
+        "tiny-gemma2",
+        "layer_types",
+        json!(["full_attention", "linear_attention"]),
+    );
+    says(&message, &["linear_attention"]);
+    let message = set(
+        "tiny-phi3-longrope",
+        "rope_parameters",
+        json!({
+            "rope_type": "longrope", "short_factor": [1.0, 2.0], "long_factor": [1.0, 2.0, 3.0],
+        }),
+    );
+    says(&message, &["short_factor", "2", "3"]);
+    says(
+        &set("tiny-mixtral", "num_experts_per_tok", json!(5)),
+        &["num_experts_per_tok", "5", "4"],
+    );
+    says(
+        &set("tiny-qwen3-moe", "mlp_only_layers", json!([-1])),
+        &["mlp_only_layers"],
+    );
     let copy = Copy::of("tiny-llama3").config(|c| {
         drop(
             c["rope_parameters"]
@@ -138,19 +221,44 @@ fn rope_types_and_options_that_would_change_results_are_refused_by_name() {
         )
     });
     says(&copy.error(), &["factor"]);
-    let copy =
-        Copy::of("tiny-qwen2").config(|c| drop(c.insert("use_sliding_window".into(), json!(true))));
-    says(&copy.error(), &["use_sliding_window"]);
-    let copy =
-        Copy::of("tiny-llama").config(|c| drop(c.insert("hidden_act".into(), json!("gelu"))));
-    says(&copy.error(), &["gelu", "silu"]);
 }
 
 #[test]
-fn remote_code_of_a_known_family_is_ignored() {
-    let copy = Copy::of("tiny-llama")
-        .config(|c| drop(c.insert("auto_map".into(), json!({"AutoModel": "evil.Model"}))));
-    load(&copy.open());
+fn a_tokenizer_of_another_model_is_noticed_before_the_first_pass() {
+    let copy = Copy::of("tiny-llama");
+    let file = copy.path().join("tokenizer.json");
+    let mut own: serde_json::Value =
+        serde_json::from_slice(&std::fs::read(&file).unwrap()).unwrap();
+    own["model"]["vocab"]["w500"] = json!(97);
+    std::fs::write(&file, own.to_string()).unwrap();
+    let tokenizer = TextTokenizer::from_dir(copy.path()).unwrap();
+    let model = model("tiny-llama");
+    let collect = |texts: &[&str]| {
+        let options = CollectOptions::default();
+        collect_norms(&model, &tokenizer, texts, &options, |_, _| true)
+    };
+    // Some tokenizers of real models have tokens to spare.
+    collect(&["w5 w6"]).unwrap();
+    let message = collect(&["w5 w6", "w7 w500"]).unwrap_err().to_string();
+    says(&message, &["text 1", "w500", "97", "98"]);
+}
+
+#[test]
+fn a_text_beyond_the_learned_positions_is_an_error() {
+    let model = model("tiny-gpt2");
+    let forward = |tokens: usize, cache: Option<&mut KvCache>| {
+        let batch = Batch::new(&[vec![5; tokens]]).unwrap();
+        model.forward(&batch, cache, Logits::Last)
+    };
+    forward(40, None).unwrap();
+    says(&forward(41, None).unwrap_err().to_string(), &["41", "40"]);
+    let mut cache = KvCache::new(&model, 1, 50).unwrap();
+    forward(40, Some(&mut cache)).unwrap();
+    says(
+        &forward(1, Some(&mut cache)).unwrap_err().to_string(),
+        &["41", "40"],
+    );
+    assert_eq!(cache.len(0), 40);
 }
 
 #[test]

@@ -68,23 +68,39 @@ fn norms_of_every_linear_layer_are_those_of_pytorch_hooks() {
                     "{name} {weight}: {a} against {b}"
                 );
             }
-            let tokens: usize = texts.iter().map(Vec::len).sum();
-            assert_eq!(stats.tokens_for(&weight).unwrap(), tokens as u64);
+            // A token counts only for the experts that it was sent to.
+            let sent = golden.json["experts"][&module].as_u64();
+            let all: usize = texts.iter().map(Vec::len).sum();
+            let tokens = sent.unwrap_or(all as u64);
+            assert_eq!(stats.tokens_for(&weight).unwrap(), tokens, "{weight}");
         }
     }
 }
 
-/// bf16 carries 8 bits; the tiny models' logits reach about 8.
+/// bf16 carries 8 bits; the tiny models' logits reach about 8. A token that two experts want alike may go to the other one,
+/// so that of Mixtral only the mean is held to.
 #[test]
 fn logits_in_bf16_are_near_those_in_f32() {
     for name in FIXTURES {
         let golden = Golden::of(name);
         let options = LoadOptions::default().with_dtype(Kind::BFloat16);
         let model = Model::load(&checkpoint(name), &options).unwrap();
+        let (mut sum, mut count) = (0.0, 0);
         for (index, ids) in golden.texts().iter().enumerate() {
             let batch = Batch::new(&[ids]).unwrap();
-            close(&logits(&model, &batch), &golden.logits(index), 0.25);
+            let (ours, theirs) = (logits(&model, &batch), golden.logits(index));
+            if name != "tiny-mixtral" {
+                close(&ours, &theirs, 0.25);
+            }
+            count += ours.len();
+            sum += ours
+                .iter()
+                .zip(&theirs)
+                .map(|(a, b)| (a - b).abs())
+                .sum::<f32>();
         }
+        let mean = sum / count as f32;
+        assert!(mean < 0.05, "{name}: {mean}");
     }
 }
 
@@ -98,15 +114,20 @@ fn the_number_format_is_the_checkpoints_own_unless_asked_otherwise() {
 
 #[test]
 fn heads_are_listed_only_when_they_are_tensors_of_their_own() {
-    for (name, tied) in [
-        ("tiny-llama", false),
-        ("tiny-llama3", true),
-        ("tiny-qwen2", true),
-    ] {
+    let tied = [
+        "tiny-llama3",
+        "tiny-qwen2",
+        "tiny-qwen3",
+        "tiny-gemma2",
+        "tiny-gemma3",
+        "tiny-gpt2",
+        "tiny-granite",
+    ];
+    for name in FIXTURES {
         let model = model(name);
-        assert_eq!(model.tied_head(), tied, "{name}");
-        let listed = model.linears().iter().any(|l| l.name == "lm_head.weight");
-        assert_eq!(listed, !tied, "{name}");
+        assert_eq!(model.tied_head(), tied.contains(&name), "{name}");
+        let listed = model.linears().iter().any(|l| l.parts[0].name == "head");
+        assert_eq!(listed, !model.tied_head(), "{name}");
     }
 }
 
@@ -116,17 +137,56 @@ fn an_older_config_means_the_same() {
     for name in FIXTURES {
         let golden = Golden::of(name);
         let copy = Copy::of(name).config(|config| {
-            let mut rope = config.remove("rope_parameters").unwrap();
-            let rope = rope.as_object_mut().unwrap();
-            config.insert("rope_theta".into(), rope.remove("rope_theta").unwrap());
-            let plain = rope["rope_type"] == "default";
-            let scaling = if plain { json!(null) } else { json!(rope) };
-            config.insert("rope_scaling".into(), scaling);
             let dtype = config.remove("dtype").unwrap();
             config.insert("torch_dtype".into(), dtype);
+            // Written only where it is not what follows from the sizes.
             if config.get("head_dim") == Some(&json!(8)) {
                 config.remove("head_dim");
             }
+            // Then the blocks with a window followed from the family, and an interval in one of them.
+            config.remove("layer_types");
+            let renamed = [
+                ("_sliding_window_pattern", "sliding_window_pattern"),
+                ("hidden_activation", "hidden_act"),
+                ("num_local_experts", "num_experts"),
+            ];
+            for (new, old) in renamed {
+                if name == "tiny-mixtral" && new == "num_local_experts" {
+                    continue;
+                }
+                if let Some(value) = config.remove(new) {
+                    config.insert(old.into(), value);
+                }
+            }
+            let Some(mut rope) = config.remove("rope_parameters") else {
+                assert_eq!(name, "tiny-gpt2");
+                return;
+            };
+            if name == "tiny-gemma3" {
+                config.insert("sliding_window_pattern".into(), json!(2));
+                let local = rope["sliding_attention"]["rope_theta"].take();
+                config.insert("rope_local_base_freq".into(), local);
+                rope = rope["full_attention"].take();
+            }
+            let rope = rope.as_object_mut().unwrap();
+            let (theta, partial) = match name.starts_with("tiny-gpt-neox") {
+                true => ("rotary_emb_base", "rotary_pct"),
+                false => ("rope_theta", "partial_rotary_factor"),
+            };
+            config.insert(theta.into(), rope.remove("rope_theta").unwrap());
+            if let Some(factor) = rope.remove("partial_rotary_factor") {
+                config.insert(partial.into(), factor);
+            }
+            let kind = rope.remove("rope_type").unwrap();
+            let kind = if kind == "longrope" {
+                json!("su")
+            } else {
+                kind
+            };
+            let plain = kind == "default";
+            rope.insert("type".into(), kind);
+            let scaling = if plain { json!(null) } else { json!(rope) };
+            config.insert("rope_scaling".into(), scaling);
         });
         let model = load(&copy.open());
         let last = golden.texts().len() - 1;

@@ -6,6 +6,9 @@
 mod bad_input;
 mod cache;
 mod common;
+mod experts;
+mod families;
+mod fused;
 mod golden;
 mod hooks;
 mod ragged;
