@@ -156,15 +156,11 @@ impl Transfer<'_> {
                 .collect()
         });
         // The error that stopped the others says why.
-        let errors: Vec<HubError> = results.into_iter().filter_map(Result::err).collect();
-        let mut first = None;
-        for error in errors {
-            match (&first, &error) {
-                (None | Some(HubError::Stopped), _) => first = Some(error),
-                _ => {}
-            }
-        }
-        first.map_or(Ok(()), Err)
+        let (stopped, failed): (Vec<HubError>, Vec<HubError>) = results
+            .into_iter()
+            .filter_map(Result::err)
+            .partition(|error| matches!(error, HubError::Stopped));
+        failed.into_iter().chain(stopped).next().map_or(Ok(()), Err)
     }
 
     fn one(&self, entry: &Entry, meter: &Meter<'_>) -> Result<()> {

@@ -286,6 +286,9 @@ fn respond(state: &mut State, request: &Request, is_store: bool) -> (Answer, Opt
             return (Answer::new(status), None);
         }
         let rest = rest.strip_prefix("models/").unwrap_or(rest);
+        if let Some((route, _)) = rest.split_once("/tree/") {
+            return (tree(state, route), None);
+        }
         let (route, revision) = rest.split_once("/revision/").unwrap_or((rest, "main"));
         return (
             listing(state, route, &revision.replace("%2F", "/"), request),
@@ -365,6 +368,28 @@ fn listing(state: &State, route: &str, revision: &str, request: &Request) -> Ans
         "id": route, "modelId": route, "sha": COMMIT, "private": false, "disabled": false, "downloads": 0, "likes": 0,
         "tags": [], "gated": gated, "siblings": siblings,
     }))
+}
+
+/// The route that Python's client lists files by.
+fn tree(state: &State, route: &str) -> Answer {
+    let Some(repo) = state.repos.get(route) else {
+        return Answer::error(404, "RepoNotFound");
+    };
+    let entries: Vec<Value> = repo
+        .files
+        .iter()
+        .map(|(name, bytes, large)| {
+            let mut entry = json!({
+                "type": "file", "path": name, "size": bytes.len(), "oid": etag(bytes, false),
+            });
+            if *large {
+                entry["lfs"] =
+                    json!({"oid": hex_sha256(bytes), "size": bytes.len(), "pointerSize": 130});
+            }
+            entry
+        })
+        .collect();
+    Answer::json(&Value::Array(entries))
 }
 
 fn resolve(
