@@ -12,28 +12,29 @@ use clap::Parser;
 use mathneuro_core::capture::tch::Kind;
 use mathneuro_core::capture::{Batch, LoadOptions, Logits, Model, TextNormRecorder, TextTokenizer};
 use mathneuro_core::eval::calibration_texts;
+use mathneuro_core::hub::Purpose;
 use mathneuro_core::score::{TextNorms, isolate_set};
 use mathneuro_core::{
     Checkpoint, Group, MaskSet, Rule, draw_with_replacement, draw_without_replacement,
     isolate_reference_bf16, weight_matrix,
 };
-use mathneuro_examples::{interrupt::Interrupt, progress};
+use mathneuro_examples::{interrupt::Interrupt, progress, sources::Sources};
 
 /// Jaccard of the isolated sets by the formula (f32 model, f64 sums) and by the authors' arithmetic (bf16 model, norms,
 /// products and sums), for growing numbers of texts
 #[derive(Debug, Parser)]
 #[command(version)]
 struct Args {
-    /// Folder of a Hugging Face checkpoint in bf16
-    #[arg(long, value_name = "DIR")]
+    /// Folder of a Hugging Face checkpoint in bf16, or a model on the hub: org/name or org/name@revision
+    #[arg(long, value_name = "DIR|ID")]
     model: PathBuf,
 
-    /// Texts of the skill (JSONL or CSV)
-    #[arg(long, value_name = "FILE")]
+    /// Texts of the skill (JSONL or CSV), or a data set on the hub: hub:openai/gsm8k
+    #[arg(long, value_name = "FILE|ID")]
     skill: PathBuf,
 
-    /// Texts of the general set (JSONL or CSV)
-    #[arg(long, value_name = "FILE")]
+    /// Texts of the general set (JSONL or CSV), or a data set on the hub: hub:ehovy/race
+    #[arg(long, value_name = "FILE|ID")]
     general: PathBuf,
 
     /// Texts a set
@@ -61,8 +62,13 @@ struct Args {
 type Sets = [TextNorms; 2];
 
 fn main() -> Result<()> {
-    let args = Args::parse();
+    let mut args = Args::parse();
     let interrupt = Interrupt::install()?;
+    let mut sources = Sources::new(&interrupt);
+    args.model = sources.model(&args.model)?.path;
+    for set in [&mut args.skill, &mut args.general] {
+        *set = sources.data(set, Purpose::Calibrate)?.path;
+    }
     let checkpoint = Checkpoint::open(&args.model)?;
     let tokenizer = TextTokenizer::from_dir(&args.model)?;
     let encode = |path: &Path| -> Result<Vec<Vec<u32>>> {

@@ -10,32 +10,34 @@ use crate::folder::Settings;
 /// Model, data, sizes and output of an experiment.
 #[derive(Debug, Clone, Args)]
 pub struct Common {
-    /// Folder of a Hugging Face checkpoint (config.json, tokenizer.json, *.safetensors)
-    #[arg(long, value_name = "DIR")]
+    /// Folder of a Hugging Face checkpoint (config.json, tokenizer.json, *.safetensors), or a model on the hub:
+    /// org/name or org/name@revision
+    #[arg(long, value_name = "DIR|ID")]
     pub model: PathBuf,
 
-    /// Texts of the skill (JSONL or CSV), for example GSM8K's training split
-    #[arg(long, value_name = "FILE")]
+    /// Texts of the skill (JSONL or CSV), for example GSM8K's training split, or a data set on the hub: hub:openai/gsm8k,
+    /// hub:openai/gsm8k/main/train
+    #[arg(long, value_name = "FILE|ID")]
     pub skill: PathBuf,
 
     /// Texts of a general set; repeat for several: the union of their parameters is subtracted
-    #[arg(long, value_name = "FILE", required = true)]
+    #[arg(long, value_name = "FILE|ID", required = true)]
     pub general: Vec<PathBuf>,
 
     /// Column that holds the whole calibration text, for files of another shape than GSM8K, RACE or MMLU
     #[arg(long, value_name = "NAME")]
     pub text_column: Option<String>,
 
-    /// Questions for GSM8K 8-shot chain of thought (columns question, answer)
-    #[arg(long, value_name = "FILE")]
+    /// Questions for GSM8K 8-shot chain of thought (columns question, answer), or hub:openai/gsm8k
+    #[arg(long, value_name = "FILE|ID")]
     pub gsm8k: Option<PathBuf>,
 
-    /// Articles for RACE (columns article, questions, options, answers)
-    #[arg(long, value_name = "FILE")]
+    /// Articles for RACE (columns article, questions, options, answers), or hub:ehovy/race
+    #[arg(long, value_name = "FILE|ID")]
     pub race: Option<PathBuf>,
 
-    /// Questions for MMLU (columns question, subject, choices, answer)
-    #[arg(long, value_name = "FILE")]
+    /// Questions for MMLU (columns question, subject, choices, answer), or hub:cais/mmlu
+    #[arg(long, value_name = "FILE|ID")]
     pub mmlu: Option<PathBuf>,
 
     /// Text file whose perplexity is measured; repeat for several

@@ -21,6 +21,7 @@ use crate::interrupt::Interrupt;
 use crate::plot;
 use crate::progress;
 use crate::report;
+use crate::sources::Sources;
 use crate::texts::TextSet;
 use crate::variant::{Source, Variant, mask_id, plan};
 
@@ -36,6 +37,9 @@ pub fn run(
     interrupt: &Interrupt,
 ) -> Result<()> {
     check_numbers(args, operations)?;
+    // From here on `args` names local files, and `exact` what they are.
+    let (paths, exact) = Sources::new(interrupt).all(args)?;
+    let args = &paths;
     let checkpoint = Checkpoint::open(&args.model)?;
     let suite = Suite::read(args)?;
     let sets = TextSet::read_all(args, &suite)?;
@@ -46,7 +50,7 @@ pub fn run(
         Dtype::Bf16 => options = options.with_dtype(Kind::BFloat16),
         Dtype::F32 => options = options.with_dtype(Kind::Float),
     }
-    eprintln!("Loading {}", args.model.display());
+    eprintln!("Loading {}", exact.model.display());
     let model = Model::load(&checkpoint, &options)?;
     let tokenizer = TextTokenizer::from_dir(&args.model)?;
     if model.tied_head() {
@@ -54,7 +58,7 @@ pub fn run(
     }
 
     // Only now: bad input leaves no folder behind.
-    let folder = RunFolder::claim(&args.out, &args.settings())?;
+    let folder = RunFolder::claim(&args.out, &exact.settings())?;
     let mut experiment = Experiment {
         args,
         checkpoint: &checkpoint,
@@ -72,7 +76,7 @@ pub fn run(
         eprintln!("Row {} of {}: {}", index + 1, rows.len(), variant.id());
         let row = experiment.row(&suite, variant)?;
         finished.push(row);
-        let document = report::document(title, args, &checkpoint, &suite, &finished)?;
+        let document = report::document(title, &exact, &checkpoint, &suite, &finished)?;
         experiment
             .folder
             .finish(&format!("{title}.json"), &document)?;

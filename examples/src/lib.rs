@@ -9,5 +9,6 @@ pub mod interrupt;
 pub mod plot;
 pub mod progress;
 pub mod report;
+pub mod sources;
 pub mod texts;
 pub mod variant;

@@ -233,7 +233,7 @@ fn bad_input_is_named_and_leaves_nothing_behind() {
         (
             "--model",
             "/no/such/folder",
-            "/no/such/folder is not a folder",
+            "`/no/such/folder` is no model: there is no folder of that name",
         ),
         ("--model", &no_model, "is not a checkpoint"),
         (
@@ -250,7 +250,11 @@ fn bad_input_is_named_and_leaves_nothing_behind() {
             &text,
             "JSONL (.jsonl, .json) or CSV (.csv) is needed",
         ),
-        ("--skill", "missing.jsonl", "cannot read missing.jsonl"),
+        (
+            "--skill",
+            "missing.jsonl",
+            "`missing.jsonl` is no data: there is no file of that name",
+        ),
         (
             "--text-column",
             "body",

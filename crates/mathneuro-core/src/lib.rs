@@ -34,6 +34,7 @@
 //! | (none) | scores, masks, checkpoints, edits | nothing outside Rust |
 //! | `capture` | models on libtorch, norms from texts: [`MathNeuro`](https://docs.rs/mathneuro-core) | libtorch 2.13 |
 //! | `eval` | GSM8K, RACE, MMLU and perplexity before and after | libtorch 2.13 |
+//! | `hub` | models and data sets by their id on the Hugging Face hub | a network, or a cache that holds them |
 
 mod error;
 mod files;
@@ -65,3 +66,5 @@ pub use mathneuro_score::{
 pub use mathneuro_capture as capture;
 #[cfg(feature = "eval")]
 pub use mathneuro_eval as eval;
+#[cfg(feature = "hub")]
+pub use mathneuro_hub as hub;

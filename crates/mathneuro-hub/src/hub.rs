@@ -1,0 +1,354 @@
+//! The way from an id to files.
+
+use std::fs;
+use std::io::{BufWriter, Write};
+use std::path::{Path, PathBuf};
+
+use hf_hub::api::sync::Api;
+use tempfile::NamedTempFile;
+
+use crate::cache::{Kind, RepoCache};
+use crate::datasets::{ALL, Purpose, Split, Tidy, choose};
+use crate::error::{HubError, Result, io};
+use crate::files::{self, CONFIG, INDEX, TOKENIZER, WEIGHTS};
+use crate::id::{DatasetId, RepoId};
+use crate::listing::{Entry, Listing, list};
+use crate::options::HubOptions;
+use crate::parquet::for_each_row;
+use crate::progress::OnProgress;
+use crate::transfer::{Transfer, api};
+
+/// Where the hub keeps what it made of a data set that has a script instead of parquet files.
+const CONVERTED: &str = "refs/convert/parquet";
+
+/// A model in the cache.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Model {
+    /// The folder with its files.
+    pub folder: PathBuf,
+    /// The id with the commit that was found: it means the same tomorrow.
+    pub exact: RepoId,
+}
+
+/// Parquet files of a data set in the cache.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Dataset {
+    /// The files, in the order of their rows.
+    pub files: Vec<PathBuf>,
+    /// The id with configuration, split and commit: it means the same tomorrow.
+    pub exact: DatasetId,
+}
+
+/// A data set's rows as one file.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Rows {
+    /// The file, one JSON object a line. Its name says data set, configuration and split.
+    pub file: PathBuf,
+    /// The id with configuration, split and commit: it means the same tomorrow.
+    pub exact: DatasetId,
+}
+
+/// The hub, or without a connection what the cache has of it.
+#[derive(Debug)]
+pub struct Hub {
+    options: HubOptions,
+    api: Api,
+}
+
+impl Hub {
+    /// Prepares requests; none is made.
+    ///
+    /// # Errors
+    /// [`HubError::BadOption`]
+    pub fn new(mut options: HubOptions) -> Result<Self> {
+        options
+            .endpoint
+            .truncate(options.endpoint.trim_end_matches('/').len());
+        options.check()?;
+        for folder in [&mut options.cache, &mut options.rows] {
+            *folder = std::path::absolute(&*folder).map_err(io("find", &*folder))?;
+        }
+        let api = api(&options, &options.cache)?;
+        Ok(Self { options, api })
+    }
+
+    /// Brings a model's files into the cache: weights as safetensors, configuration, tokenizer, chat template.
+    ///
+    /// # Errors
+    /// Any [`HubError`] but those of rows.
+    pub fn model(&self, id: &RepoId, progress: OnProgress<'_>) -> Result<Model> {
+        let cache = RepoCache::new(&self.options.cache, Kind::Model, id);
+        let commit = if self.options.offline {
+            self.cached_model(&cache, id)?
+        } else {
+            self.fetch_model(&cache, id, progress)?
+        };
+        Ok(Model {
+            folder: cache.snapshot(&commit),
+            exact: id.at(&commit)?,
+        })
+    }
+
+    fn fetch_model(
+        &self,
+        cache: &RepoCache,
+        id: &RepoId,
+        progress: OnProgress<'_>,
+    ) -> Result<String> {
+        let listing = list(&self.api, &self.options, Kind::Model, id)?;
+        let mut needed = files::model(id.id(), &listing)?;
+        let transfer = self.transfer(cache, Kind::Model, id, &listing);
+        if let Some(index) = needed.index.take() {
+            transfer.all(std::slice::from_ref(&index), &|_| true)?;
+            for shard in self.shards(cache, id, &listing.commit)? {
+                let entry = listing.file(&shard).ok_or_else(|| HubError::BadIndex {
+                    repo: id.id().to_owned(),
+                    reason: format!("`{shard}` is not in the repository"),
+                })?;
+                needed.entries.push(entry.clone());
+            }
+        }
+        transfer.all(&needed.entries, progress)?;
+        cache.write_ref(id.revision(), &listing.commit)?;
+        Ok(listing.commit)
+    }
+
+    /// Checks without a connection that a revision is there.
+    fn cached_model(&self, cache: &RepoCache, id: &RepoId) -> Result<String> {
+        let commit = self.cached_commit(cache, id, CONFIG)?;
+        let need = |file: &str| match cache.file(&commit, file)? {
+            Some(path) => Ok(path),
+            None => Err(self.not_cached(id, file)),
+        };
+        need(CONFIG)?;
+        if !cache.known_absent(&commit, TOKENIZER) {
+            need(TOKENIZER)?;
+        }
+        if cache.file(&commit, WEIGHTS)?.is_none() {
+            if cache.file(&commit, INDEX)?.is_none() {
+                return Err(self.not_cached(id, WEIGHTS));
+            }
+            for shard in self.shards(cache, id, &commit)? {
+                need(&shard)?;
+            }
+        }
+        // The rest may be missing, but a link to nowhere is never right.
+        for file in cache.list(&commit)? {
+            cache.file(&commit, &file)?;
+        }
+        Ok(commit)
+    }
+
+    fn shards(&self, cache: &RepoCache, id: &RepoId, commit: &str) -> Result<Vec<String>> {
+        let path = cache.snapshot(commit).join(INDEX);
+        files::shards(id.id(), &fs::read(&path).map_err(io("read", path))?)
+    }
+
+    /// Brings the parquet files of one split into the cache.
+    ///
+    /// # Errors
+    /// Any [`HubError`] but those of models and rows.
+    pub fn dataset(
+        &self,
+        id: &DatasetId,
+        purpose: Purpose,
+        progress: OnProgress<'_>,
+    ) -> Result<Dataset> {
+        let found = if self.options.offline {
+            self.cached_dataset(id, purpose)
+        } else {
+            self.fetch_dataset(id, purpose, progress)
+        };
+        let (cache, commit, splits) = found?;
+        let config = match splits.as_slice() {
+            [one] => one.config.as_str(),
+            _ => ALL,
+        };
+        let split = splits.first().map_or("", |split| split.split.as_str());
+        let snapshot = cache.snapshot(&commit);
+        Ok(Dataset {
+            exact: id.exactly(config, split, &commit)?,
+            files: splits
+                .iter()
+                .flat_map(|split| &split.files)
+                .map(|file| snapshot.join(file))
+                .collect(),
+        })
+    }
+
+    fn fetch_dataset(
+        &self,
+        id: &DatasetId,
+        purpose: Purpose,
+        progress: OnProgress<'_>,
+    ) -> Result<(RepoCache, String, Vec<Split>)> {
+        let mut repo = id.repo().clone();
+        let mut listing = list(&self.api, &self.options, Kind::Dataset, &repo)?;
+        let is_parquet = |entry: &Entry| entry.name.ends_with(".parquet");
+        if !repo.has_revision() && !listing.files.iter().any(is_parquet) {
+            let converted = repo.at(CONVERTED)?;
+            match list(&self.api, &self.options, Kind::Dataset, &converted) {
+                Ok(found) => (repo, listing) = (converted, found),
+                Err(HubError::NoSuchRevision { .. }) => {}
+                Err(other) => return Err(other),
+            }
+        }
+        let names: Vec<String> = listing
+            .files
+            .iter()
+            .map(|entry| entry.name.clone())
+            .collect();
+        let splits = choose(id, &names, purpose)?;
+        let wanted: Vec<Entry> = splits
+            .iter()
+            .flat_map(|split| &split.files)
+            .filter_map(|name| listing.file(name))
+            .cloned()
+            .collect();
+        let cache = RepoCache::new(&self.options.cache, Kind::Dataset, &repo);
+        self.transfer(&cache, Kind::Dataset, &repo, &listing)
+            .all(&wanted, progress)?;
+        cache.write_ref(repo.revision(), &listing.commit)?;
+        Ok((cache, listing.commit, splits))
+    }
+
+    fn cached_dataset(
+        &self,
+        id: &DatasetId,
+        purpose: Purpose,
+    ) -> Result<(RepoCache, String, Vec<Split>)> {
+        let mut candidates = vec![id.repo().clone()];
+        if !id.repo().has_revision() {
+            candidates.push(id.repo().at(CONVERTED)?);
+        }
+        let what = || match id.parts() {
+            [] => "a parquet file".to_owned(),
+            parts => format!("the parquet file of {}", parts.join("/")),
+        };
+        for repo in candidates {
+            let cache = RepoCache::new(&self.options.cache, Kind::Dataset, &repo);
+            let Some(commit) = cache.commit(repo.revision())? else {
+                continue;
+            };
+            let names = cache.list(&commit)?;
+            if !names.iter().any(|name| name.ends_with(".parquet")) {
+                continue;
+            }
+            let splits = choose(id, &names, purpose).map_err(|error| match error {
+                // A split that is not in the cache may well be on the hub.
+                HubError::NoSuchSplit { asked, .. } => {
+                    self.not_cached(id.repo(), &format!("the parquet file of {asked}"))
+                }
+                other => other,
+            })?;
+            for file in splits.iter().flat_map(|split| &split.files) {
+                cache.file(&commit, file)?;
+            }
+            return Ok((cache, commit, splits));
+        }
+        Err(self.not_cached(id.repo(), &what()))
+    }
+
+    /// Brings a split into the cache and writes its rows as JSONL, in the columns that MathNeuro's tasks read. What was
+    /// written once is used again.
+    ///
+    /// # Errors
+    /// As [`Hub::dataset`], and those of rows.
+    pub fn rows(&self, id: &DatasetId, purpose: Purpose, progress: OnProgress<'_>) -> Result<Rows> {
+        let dataset = self.dataset(id, purpose, progress)?;
+        let exact = dataset.exact;
+        let repo = exact.repo();
+        let name = repo.id().rsplit('/').next().unwrap_or_default();
+        let words: Vec<&str> = std::iter::once(name)
+            .chain(exact.parts().iter().map(String::as_str))
+            .collect();
+        let file = self
+            .options
+            .rows
+            .join("rows-v1")
+            .join(repo.id().replace('/', "--"))
+            .join(repo.revision())
+            .join(format!("{}.jsonl", words.join("_")));
+        if !file.is_file() {
+            write_rows(&file, &dataset.files)?;
+        }
+        Ok(Rows { file, exact })
+    }
+
+    fn transfer<'a>(
+        &'a self,
+        cache: &'a RepoCache,
+        kind: Kind,
+        id: &'a RepoId,
+        listing: &'a Listing,
+    ) -> Transfer<'a> {
+        Transfer {
+            options: &self.options,
+            cache,
+            kind,
+            id,
+            listing,
+        }
+    }
+
+    fn cached_commit(&self, cache: &RepoCache, id: &RepoId, first_file: &str) -> Result<String> {
+        cache
+            .commit(id.revision())?
+            .ok_or_else(|| self.not_cached(id, first_file))
+    }
+
+    fn not_cached(&self, id: &RepoId, file: &str) -> HubError {
+        HubError::NotCached {
+            file: file.to_owned(),
+            repo: id.id().to_owned(),
+            revision: id.revision().to_owned(),
+            cache: self.options.cache.clone(),
+        }
+    }
+}
+
+/// Writes the rows of parquet files, tidied, into one file that is there complete or not at all.
+fn write_rows(target: &Path, files: &[PathBuf]) -> Result<()> {
+    let folder = target.parent().unwrap_or(Path::new("."));
+    fs::create_dir_all(folder).map_err(io("create", folder))?;
+    let temporary = NamedTempFile::new_in(folder).map_err(io("create a file in", folder))?;
+    let mut out = BufWriter::new(temporary);
+    let write = |out: &mut BufWriter<NamedTempFile>, row| {
+        serde_json::to_writer(&mut *out, &row)
+            .map_err(std::io::Error::from)
+            .and_then(|()| out.write_all(b"\n"))
+            .map_err(|error| match error.kind() {
+                std::io::ErrorKind::StorageFull => HubError::DiskFull {
+                    path: folder.to_owned(),
+                    needed: 1,
+                },
+                _ => io("write", target)(error),
+            })
+    };
+    let mut tidy = Tidy::default();
+    for path in files {
+        let mut number = 0;
+        for_each_row(path, |row| {
+            number += 1;
+            let finished = tidy.row(row).map_err(|reason| HubError::BadRow {
+                path: path.clone(),
+                row: number,
+                reason,
+            })?;
+            finished.map_or(Ok(()), |row| write(&mut out, row))
+        })?;
+        if let Some(row) = tidy.rest() {
+            write(&mut out, row)?;
+        }
+    }
+    let temporary = out
+        .into_inner()
+        .map_err(|error| io("write", target)(error.into_error()))?;
+    temporary
+        .persist(target)
+        .map_err(|error| io("write", target)(error.error))?;
+    Ok(())
+}
