@@ -1,8 +1,8 @@
 """Writes the small parquet files of crates/mathneuro-hub/tests/fixtures, in the shapes that the hub's data sets have.
 
 Needs pyarrow (26.0 made the committed ones), which nothing else here needs:
-    python3 -m venv /tmp/pyarrow && /tmp/pyarrow/bin/pip install pyarrow
-    /tmp/pyarrow/bin/python scripts/make_parquet_fixtures.py
+    python3 -m venv pyarrow-venv && pyarrow-venv/bin/pip install pyarrow
+    pyarrow-venv/bin/python scripts/make_parquet_fixtures.py
 """
 
 import json
