@@ -59,7 +59,10 @@ fn a_model_and_a_data_set_are_taken_from_the_cache_under_their_exact_names() {
     let exact = format!("hub:openai/gsm8k/main/train@{COMMIT}");
     assert_eq!(data.exact, Path::new(&exact));
     let texts = mathneuro_core::eval::calibration_texts(&data.path, None).unwrap();
-    assert_eq!(texts[0], "Question: How many are 1 and 1?\nAnswer: 1 + 1 = 2\n#### 2");
+    assert_eq!(
+        texts[0],
+        "Question: How many are 1 and 1?\nAnswer: 1 + 1 = 2\n#### 2"
+    );
 
     let local = workspace("data/word_problems.jsonl");
     let found = sources.data(&local, Purpose::Calibrate).unwrap();
