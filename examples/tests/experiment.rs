@@ -239,7 +239,8 @@ fn bad_input_is_named_and_leaves_nothing_behind() {
         (
             "--model",
             &family,
-            "`mamba` is not supported; supported are: llama, qwen2",
+            "`mamba` is not supported; supported are: llama, mistral, mixtral, qwen2, qwen3, qwen3_moe, gemma2, \
+             gemma3_text, phi, phi3, gpt2, gpt_neox, olmo2, stablelm, granite",
         ),
         ("--model", &sizes, "the configuration says [99, 48]"),
         ("--skill", &empty, "has no row"),
