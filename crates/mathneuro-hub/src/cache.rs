@@ -3,6 +3,7 @@
 
 use std::fs::{self, File};
 use std::path::{Component, Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use hf_hub::{Cache, Repo, RepoType};
 
@@ -160,24 +161,28 @@ impl RepoCache {
         if let Some(parent) = path.parent() {
             fs::create_dir_all(parent).map_err(io("create", parent))?;
         }
-        // What stands there is older, damaged, or a link to nowhere.
-        match fs::remove_file(&path) {
-            Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
-                return Err(io("replace", path)(error));
-            }
-            _ => {}
-        }
         let up = Path::new(file).components().count() + 1;
         let mut target: PathBuf = std::iter::repeat_n(Component::ParentDir, up).collect();
         target.extend(["blobs", etag]);
-        match symlink(&target, &path) {
-            Ok(()) => Ok(()),
+        // Renamed over what stands there (older, damaged, a link to nowhere, or another process's), so that whoever reads
+        // the snapshot meanwhile finds one or the other.
+        static NEXT: AtomicU64 = AtomicU64::new(0);
+        let next = NEXT.fetch_add(1, Ordering::Relaxed);
+        let mut sibling = path.clone().into_os_string();
+        sibling.push(format!(".{}-{next}.tmp", std::process::id()));
+        let sibling = PathBuf::from(sibling);
+        match symlink(&target, &sibling) {
+            Ok(()) => {}
             // Windows allows links to few: a copy, as Python's client makes it.
-            Err(_) if cfg!(windows) => fs::copy(self.blob(etag), &path)
-                .map(drop)
-                .map_err(io("write", path)),
-            Err(error) => Err(io("create the link", path)(error)),
+            Err(_) if cfg!(windows) => {
+                fs::copy(self.blob(etag), &sibling).map_err(io("write", &path))?;
+            }
+            Err(error) => return Err(io("create the link", path)(error)),
         }
+        fs::rename(&sibling, &path).map_err(|error| {
+            let _ = fs::remove_file(&sibling);
+            io("replace", &path)(error)
+        })
     }
 }
 
