@@ -77,7 +77,7 @@ fn norms_from_hooks_in_pytorch_give_the_same_masks_and_masks_apply_there() {
     assert!(found.count() > 0);
     // Norms differ by their rounding, so a score beside the threshold may change places with its neighbour.
     let jaccard = found.jaccard(&there).unwrap();
-    assert!(jaccard >= 0.998, "Jaccard {jaccard}");
+    assert!(jaccard >= 0.99, "Jaccard {jaccard}");
 
     let (file, edited, theirs) = (
         out.path().join("set.mask.safetensors"),
