@@ -195,7 +195,7 @@ impl Transfer<'_> {
         staging: &Path,
         meter: &mut FileMeter<'_, '_>,
     ) -> Result<PathBuf> {
-        fs::create_dir_all(staging).map_err(io("create", staging))?;
+        create(staging)?;
         if entry.size == 0 {
             let path = staging.join("empty");
             File::create(&path).map_err(io("create", &path))?;
@@ -368,7 +368,21 @@ impl Transfer<'_> {
 /// Removes what is in a staging folder.
 fn clear(staging: &Path) -> Result<()> {
     fs::remove_dir_all(staging).map_err(io("remove", staging))?;
-    fs::create_dir_all(staging).map_err(io("create", staging))
+    create(staging)
+}
+
+/// Makes a staging folder. Whoever has finished another file removes the folder above if it is empty, which may be just
+/// after it was made here: then it is made again.
+fn create(staging: &Path) -> Result<()> {
+    const ATTEMPTS: usize = 1000;
+    let mut made = fs::create_dir_all(staging);
+    for _ in 1..ATTEMPTS {
+        match &made {
+            Err(error) if error.kind() == ErrorKind::NotFound => made = fs::create_dir_all(staging),
+            _ => break,
+        }
+    }
+    made.map_err(io("create", staging))
 }
 
 fn sha256(path: &Path) -> Result<String> {
@@ -440,5 +454,30 @@ pub(crate) fn network(options: &HubOptions, url: &str, error: &ureq::Error) -> F
         }
         ureq::Error::Io(source) => Fault::Passing(unreachable(source.to_string())),
         other => bad(other.to_string()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)] // A test may panic.
+
+    use super::*;
+
+    #[test]
+    fn a_folder_is_made_while_the_one_above_is_removed() {
+        let dir = tempfile::tempdir().unwrap();
+        let above = dir.path().join("partial");
+        std::thread::scope(|scope| {
+            for name in ["a", "b", "c", "d"] {
+                let (above, staging) = (&above, above.join(name));
+                scope.spawn(move || {
+                    for _ in 0..2000 {
+                        create(&staging).unwrap();
+                        fs::remove_dir(&staging).unwrap();
+                        let _ = fs::remove_dir(above);
+                    }
+                });
+            }
+        });
     }
 }

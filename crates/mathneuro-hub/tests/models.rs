@@ -570,7 +570,6 @@ fn a_full_disk_says_how_much_is_needed() {
 }
 
 #[test]
-#[ignore = "a known race: 1 of 20 runs fails; run with --ignored"]
 fn two_processes_at_once_leave_one_cache() {
     let server = StandIn::start().with("org/name", sharded());
     let (dir, repo) = home();
