@@ -117,7 +117,10 @@ mod avx512 {
 
     #[inline]
     #[target_feature(enable = "avx512f,avx512bw")]
-    fn store(group: &mut [u8; GROUP], weights: Pair) {
+    fn store(bytes: &mut [u8], index: usize, weights: Pair) {
+        let Some(group) = bytes[index * GROUP..].first_chunk_mut::<GROUP>() else {
+            return;
+        };
         let start = group.as_mut_ptr();
         // SAFETY: both stores lie within the array's 128 bytes; they may have any alignment.
         unsafe {
@@ -202,19 +205,12 @@ mod avx512 {
                 if special != 0 {
                     break;
                 }
-                let (zero, changed) = (join(zero) & word, join(changed) & word);
-                tally.selected += word.count_ones() as usize;
-                tally.already_zero += zero.count_ones() as usize;
-                tally.changed += changed.count_ones() as usize;
-                pruned |= zero != word;
-                let place = &mut bytes[done * GROUP..];
-                if let Some(place) = place.first_chunk_mut() {
-                    store(place, kept);
-                }
-            } else if source.is_some()
-                && let Some(place) = bytes[done * GROUP..].first_chunk_mut()
-            {
-                store(place, old);
+                let zero = join(zero);
+                tally.add(word, zero, join(changed));
+                pruned |= word & !zero != 0;
+                store(bytes, done, kept);
+            } else if source.is_some() {
+                store(bytes, done, old);
             }
             done += 1;
         }
@@ -277,18 +273,10 @@ mod avx512 {
                     least = _mm512_mask_min_epu16(least, counted, least, rank);
                     most = _mm512_mask_max_epu16(most, counted, most, rank);
                 }
-                let (zero, changed) = (join(zero) & word, join(changed) & word);
-                tally.selected += word.count_ones() as usize;
-                tally.already_zero += zero.count_ones() as usize;
-                tally.changed += changed.count_ones() as usize;
-                tally.unchanged_by_rounding += (word & !zero & !changed).count_ones() as usize;
-                if let Some(place) = bytes[done * GROUP..].first_chunk_mut() {
-                    store(place, new);
-                }
-            } else if source.is_some()
-                && let Some(place) = bytes[done * GROUP..].first_chunk_mut()
-            {
-                store(place, old);
+                tally.add(word, join(zero), join(changed));
+                store(bytes, done, new);
+            } else if source.is_some() {
+                store(bytes, done, old);
             }
             done += 1;
         }

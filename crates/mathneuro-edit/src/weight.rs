@@ -81,6 +81,15 @@ impl Tally {
         self.most = self.most.max(factor);
     }
 
+    /// Counts 64 weights at once: the selected ones, and among all of them those that were zero and those that changed.
+    #[inline(always)]
+    pub(crate) fn add(&mut self, selected: u64, zero: u64, changed: u64) {
+        self.selected += selected.count_ones() as usize;
+        self.already_zero += (selected & zero).count_ones() as usize;
+        self.changed += (selected & changed).count_ones() as usize;
+        self.unchanged_by_rounding += (selected & !zero & !changed).count_ones() as usize;
+    }
+
     pub(crate) fn counts(&self) -> EditCounts {
         let any = self.least <= self.most;
         EditCounts {
