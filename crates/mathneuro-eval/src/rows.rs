@@ -7,7 +7,7 @@ use serde_json::{Map, Value};
 use crate::error::{EvalError, Result};
 
 /// One row of a data file.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct Row {
     path: PathBuf,
     line: usize,
@@ -33,10 +33,39 @@ pub fn read_rows(path: &Path) -> Result<Vec<Row>> {
         "csv" => csv_rows(path, &text)?,
         _ => return Err(EvalError::UnknownFormat(path.to_owned())),
     };
+    not_empty(path, rows)
+}
+
+/// Rows from values that another reader made of a file, one object a row. The place of a value, counted from 1, stands for
+/// its line in errors.
+///
+/// # Errors
+/// No value, or a value that is not an object.
+pub fn rows_from_values(path: &Path, values: Vec<Value>) -> Result<Vec<Row>> {
+    let rows = values
+        .into_iter()
+        .enumerate()
+        .map(|(index, value)| object_row(path, index + 1, value))
+        .collect::<Result<Vec<Row>>>()?;
+    not_empty(path, rows)
+}
+
+fn not_empty(path: &Path, rows: Vec<Row>) -> Result<Vec<Row>> {
     if rows.is_empty() {
         return Err(EvalError::Empty(path.to_owned()));
     }
     Ok(rows)
+}
+
+fn object_row(path: &Path, line: usize, value: Value) -> Result<Row> {
+    match value {
+        Value::Object(fields) => Ok(Row {
+            path: path.to_owned(),
+            line,
+            fields,
+        }),
+        _ => Err(bad_row(path, line, "an object is needed".to_owned())),
+    }
 }
 
 fn bad_row(path: &Path, line: usize, reason: String) -> EvalError {
@@ -55,17 +84,9 @@ fn json_lines(path: &Path, text: &str) -> Result<Vec<Row>> {
         .filter(|(_, line)| !line.trim().is_empty())
     {
         let line_number = index + 1;
-        match serde_json::from_str(line) {
-            Ok(Value::Object(fields)) => {
-                rows.push(Row {
-                    path: path.to_owned(),
-                    line: line_number,
-                    fields,
-                });
-            }
-            Ok(_) => return Err(bad_row(path, line_number, "an object is needed".to_owned())),
-            Err(error) => return Err(bad_row(path, line_number, error.to_string())),
-        }
+        let value = serde_json::from_str(line)
+            .map_err(|error| bad_row(path, line_number, error.to_string()))?;
+        rows.push(object_row(path, line_number, value)?);
     }
     Ok(rows)
 }
@@ -108,14 +129,28 @@ impl Row {
     }
 
     fn value(&self, column: &str) -> Result<&Value> {
-        self.fields
-            .get(column)
-            .ok_or_else(|| EvalError::MissingColumn {
-                path: self.path.clone(),
-                line: self.line,
-                column: column.to_owned(),
-                there: self.fields.keys().cloned().collect::<Vec<_>>().join(", "),
-            })
+        self.fields.get(column).ok_or_else(|| self.missing(column))
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    pub(crate) fn line(&self) -> usize {
+        self.line
+    }
+
+    pub(crate) fn fields(&self) -> &Map<String, Value> {
+        &self.fields
+    }
+
+    pub(crate) fn missing(&self, column: &str) -> EvalError {
+        EvalError::MissingColumn {
+            path: self.path.clone(),
+            line: self.line,
+            column: column.to_owned(),
+            there: self.fields.keys().cloned().collect::<Vec<_>>().join(", "),
+        }
     }
 
     pub(crate) fn bad(&self, reason: String) -> EvalError {
