@@ -44,6 +44,23 @@ pub struct Common {
     #[arg(long, value_name = "FILE")]
     pub perplexity: Vec<PathBuf>,
 
+    /// A further task: its name or task file, its documents, and where it draws worked examples from a file that file;
+    /// `arithmetic=generated` needs no file. Repeat for several; docs/tasks.md lists the names
+    #[arg(long, value_name = "NAME|FILE=DOCUMENTS[,EXEMPLARS]")]
+    pub task: Vec<String>,
+
+    /// Ask in turns of a conversation, by the model's own chat template
+    #[arg(long)]
+    pub apply_chat_template: bool,
+
+    /// System prompt of every question
+    #[arg(long, value_name = "TEXT")]
+    pub system_prompt: Option<String>,
+
+    /// In a conversation, give each worked example as a turn of its own
+    #[arg(long, requires = "apply_chat_template")]
+    pub fewshot_as_multiturn: bool,
+
     /// Calibration texts a set, drawn with replacement
     #[arg(long, default_value_t = 500)]
     pub texts: usize,
@@ -139,8 +156,26 @@ impl Common {
             ("include", json!(self.include)),
             ("exclude", json!(self.exclude)),
         ];
+        // Only what is asked for: folders of runs without these stay usable.
+        let further = [
+            ("task", !self.task.is_empty(), json!(self.task)),
+            ("apply_chat_template", self.apply_chat_template, json!(true)),
+            (
+                "system_prompt",
+                self.system_prompt.is_some(),
+                json!(self.system_prompt),
+            ),
+            (
+                "fewshot_as_multiturn",
+                self.fewshot_as_multiturn,
+                json!(true),
+            ),
+        ];
+        let given = further.into_iter().filter(|(_, given, _)| *given);
+        let given = given.map(|(name, _, value)| (name, value));
         entries
             .into_iter()
+            .chain(given)
             .map(|(name, value)| (name.to_owned(), value))
             .collect()
     }

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result, bail};
 use mathneuro_core::checkpoint::write_atomic;
 use mathneuro_core::draw_without_replacement;
-use mathneuro_core::eval::{Engine, Task, TaskOptions, TaskResult};
+use mathneuro_core::eval::{ChatTemplate, Engine, Task, TaskDefinition, TaskOptions, TaskResult};
 
 use crate::args::Common;
 use crate::interrupt::Interrupt;
@@ -34,9 +34,17 @@ impl Suite {
     /// # Errors
     /// No task was named, or a file cannot be read.
     pub fn read(args: &Common) -> Result<Self> {
-        let options = TaskOptions::default()
+        let mut options = TaskOptions::default()
             .with_batch_size(args.batch)
-            .with_max_new_tokens(args.max_new_tokens);
+            .with_max_new_tokens(args.max_new_tokens)
+            .with_fewshot_as_multiturn(args.fewshot_as_multiturn)
+            .with_seed(args.seed);
+        if let Some(prompt) = &args.system_prompt {
+            options = options.with_system_prompt(prompt);
+        }
+        if args.apply_chat_template {
+            options = options.with_chat(ChatTemplate::from_dir(&args.model)?);
+        }
         let mut suite = Self {
             entries: Vec::new(),
             options,
@@ -50,18 +58,31 @@ impl Suite {
         for (path, read) in named {
             let Some(path) = path else { continue };
             let task = read(path)?;
-            let wanted = if args.questions == 0 {
-                task.len()
-            } else {
-                args.questions
-            };
-            let drawn = draw_without_replacement(task.len(), wanted, args.seed);
-            let task = task.subset(&drawn);
+            let (task, drawn) = draw(task, args);
             suite.entries.push(Entry {
                 name: task.name().to_owned(),
                 task,
             });
-            suite.held_out.insert(canonical(path)?, drawn);
+            suite
+                .held_out
+                .entry(canonical(path)?)
+                .or_default()
+                .extend(drawn);
+        }
+        for given in &args.task {
+            let (task, documents) = further_task(given, args.seed)?;
+            let (task, drawn) = draw(task, args);
+            suite.entries.push(Entry {
+                name: task.name().to_owned(),
+                task,
+            });
+            if let Some(path) = documents {
+                suite
+                    .held_out
+                    .entry(canonical(&path)?)
+                    .or_default()
+                    .extend(drawn);
+            }
         }
         for path in &args.perplexity {
             let text = std::fs::read_to_string(path)
@@ -70,12 +91,12 @@ impl Suite {
             let name = format!("perplexity-{stem}");
             suite.entries.push(Entry {
                 name,
-                task: Task::Perplexity(text),
+                task: Task::perplexity(text)?,
             });
         }
         if suite.entries.is_empty() {
             bail!(
-                "nothing to evaluate: give at least one of --gsm8k, --race, --mmlu, --perplexity"
+                "nothing to evaluate: give at least one of --gsm8k, --race, --mmlu, --task, --perplexity"
             );
         }
         let mut names: Vec<&str> = suite
@@ -85,7 +106,10 @@ impl Suite {
             .collect();
         names.sort_unstable();
         if let Some(pair) = names.windows(2).find(|pair| pair[0] == pair[1]) {
-            bail!("two perplexity files have the same name: {}", pair[0]);
+            bail!(
+                "two tasks or perplexity files have the same name: {}",
+                pair[0]
+            );
         }
         Ok(suite)
     }
@@ -146,6 +170,66 @@ impl Suite {
         })?;
         Ok(found)
     }
+}
+
+/// The questions of an experiment, and their places in the file.
+fn draw(task: Task, args: &Common) -> (Task, Vec<usize>) {
+    let wanted = if args.questions == 0 {
+        task.len()
+    } else {
+        args.questions
+    };
+    let drawn = draw_without_replacement(task.len(), wanted, args.seed);
+    (task.subset(&drawn), drawn)
+}
+
+/// A task as it is named on the command line, and the file of its documents.
+fn further_task(given: &str, seed: u64) -> Result<(Task, Option<PathBuf>)> {
+    let (name, files) = given
+        .split_once('=')
+        .with_context(|| format!("--task {given}: NAME=DOCUMENTS or FILE=DOCUMENTS is needed"))?;
+    let mut definition = if name.ends_with(".toml") {
+        TaskDefinition::from_file(Path::new(name))?
+    } else {
+        TaskDefinition::builtin(name)?
+    };
+    let (documents, exemplars) = match files.split_once(',') {
+        Some((documents, exemplars)) => (documents, Some(exemplars)),
+        None => (files, None),
+    };
+    if let Some(exemplars) = exemplars {
+        definition = definition.with_exemplar_file(exemplars);
+    }
+    if documents == "generated" {
+        return Ok((definition.generate(seed)?, None));
+    }
+    let path = PathBuf::from(documents);
+    Ok((definition.read(&path)?, Some(path)))
+}
+
+/// What a result does not hold, in a line each: items cut, left out, or without an end.
+pub fn remarks(result: &TaskResult) -> Vec<String> {
+    let mut remarks = Vec::new();
+    if result.truncated > 0 {
+        remarks.push(format!(
+            "{} contexts were cut from the left",
+            result.truncated
+        ));
+    }
+    if result.unfinished > 0 {
+        remarks.push(format!(
+            "{} answers ended at the length limit",
+            result.unfinished
+        ));
+    }
+    if let Some(first) = result.skipped.first() {
+        remarks.push(format!(
+            "{} documents were left out, the first: {}",
+            result.skipped.len(),
+            first.reason
+        ));
+    }
+    remarks
 }
 
 /// One line for a finished task.

@@ -15,7 +15,7 @@ use mathneuro_core::{
 };
 
 use crate::args::{Common, Dtype};
-use crate::evaluate::{Suite, summary};
+use crate::evaluate::{Suite, remarks, summary};
 use crate::folder::RunFolder;
 use crate::interrupt::Interrupt;
 use crate::plot;
@@ -280,6 +280,9 @@ impl Experiment<'_> {
             self.folder
                 .finish(&format!("rows/{id}/{task}.json"), &found)?;
             eprintln!("  {task}: {}", summary(&found));
+            for remark in remarks(&found) {
+                eprintln!("    {remark}");
+            }
             scores.insert(task, found);
         }
         if let Some(masks) = &masks {

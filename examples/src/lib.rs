@@ -2,6 +2,7 @@
 //! beside a random control. The two examples only differ in what they do to a parameter.
 
 pub mod args;
+pub mod compare;
 pub mod evaluate;
 pub mod experiment;
 pub mod folder;

@@ -12,28 +12,41 @@ use crate::evaluate::Suite;
 use crate::experiment::Row;
 use crate::plot::{Panel, Series};
 use crate::variant::Variant;
-use mathneuro_core::eval::TaskResult;
+use mathneuro_core::eval::Metric;
 
 /// The columns of the table: task, metric, heading, and the factor that values are shown with.
-fn columns(suite: &Suite) -> Vec<(String, &'static str, String, f64)> {
+fn columns(suite: &Suite, rows: &[Row]) -> Vec<(String, String, String, f64)> {
     let mut columns = Vec::new();
     for task in suite.tasks() {
-        let metrics: &[(&'static str, &str)] = match task.as_str() {
+        let metrics: &[(&str, &str)] = match task.as_str() {
             "gsm8k_cot" => &[
                 ("exact_match,strict-match", "GSM8K strict %"),
                 ("exact_match,flexible-extract", "GSM8K flexible %"),
             ],
             "race" => &[("acc,none", "RACE %")],
             "mmlu" => &[("acc,none", "MMLU %")],
-            _ => &[("token_perplexity,none", "")],
+            name if name.starts_with("perplexity-") => &[("token_perplexity,none", "")],
+            _ => &[],
         };
+        if metrics.is_empty() {
+            let found = rows.iter().find_map(|row| row.scores.get(&task));
+            for metric in found.into_iter().flat_map(|found| found.metrics.keys()) {
+                let (percent, factor) =
+                    match metric.contains("perplexity") || metric.contains("bits") {
+                        true => ("", 1.0),
+                        false => (" %", 100.0),
+                    };
+                let heading = format!("{task} {}{percent}", metric.trim_end_matches(",none"));
+                columns.push((task.clone(), metric.clone(), heading, factor));
+            }
+        }
         for (metric, heading) in metrics {
             let (heading, factor) = if heading.is_empty() {
                 (task.replace("perplexity-", "ppl "), 1.0)
             } else {
                 ((*heading).to_owned(), 100.0)
             };
-            columns.push((task.clone(), *metric, heading, factor));
+            columns.push((task.clone(), (*metric).to_owned(), heading, factor));
         }
     }
     columns
@@ -41,7 +54,7 @@ fn columns(suite: &Suite) -> Vec<(String, &'static str, String, f64)> {
 
 /// The table in Markdown: one row per edit, value and standard error per metric.
 pub fn table(suite: &Suite, rows: &[Row]) -> String {
-    let columns = columns(suite);
+    let columns = columns(suite, rows);
     let mut text = String::from("| model | K | edited |");
     for (_, _, heading, _) in &columns {
         let _ = write!(text, " {heading} |");
@@ -70,7 +83,7 @@ pub fn table(suite: &Suite, rows: &[Row]) -> String {
             let cell = row
                 .scores
                 .get(task)
-                .and_then(|scores| scores.metrics.get(*metric));
+                .and_then(|scores| scores.metrics.get(metric));
             match cell {
                 Some(m) => {
                     let digits = if *factor == 100.0 { 1 } else { 2 };
@@ -103,11 +116,17 @@ pub fn document(
     let rows: Vec<Value> = rows
         .iter()
         .map(|row| {
-            let results: BTreeMap<&str, Value> = row
-                .scores
-                .iter()
-                .map(|(task, scores)| (task.as_str(), harness_shape(task, scores)))
-                .collect();
+            let mut results: BTreeMap<&str, Value> = BTreeMap::new();
+            for (task, scores) in &row.scores {
+                let mut entry = harness_shape(task, scores.n, &scores.metrics);
+                entry["truncated"] = json!(scores.truncated);
+                entry["unfinished"] = json!(scores.unfinished);
+                entry["skipped"] = json!(scores.skipped.len());
+                results.insert(task, entry);
+                for (name, part) in &scores.parts {
+                    results.insert(name, harness_shape(name, part.n, &part.metrics));
+                }
+            }
             let mut entry = json!({ "id": row.variant.id(), "label": row.variant.label() });
             if let Variant::Edited { k, repeat, .. } = &row.variant {
                 entry["k"] = json!(k);
@@ -128,9 +147,9 @@ pub fn document(
     }))
 }
 
-fn harness_shape(task: &str, scores: &TaskResult) -> Value {
-    let mut entry = json!({ "alias": task, "sample_len": scores.n });
-    for (name, metric) in &scores.metrics {
+fn harness_shape(task: &str, n: usize, metrics: &BTreeMap<String, Metric>) -> Value {
+    let mut entry = json!({ "alias": task, "sample_len": n });
+    for (name, metric) in metrics {
         let (metric_name, filter) = name.split_once(',').unwrap_or((name, "none"));
         entry[name] = json!(metric.value);
         entry[format!("{metric_name}_stderr,{filter}")] = json!(metric.stderr);
@@ -141,11 +160,11 @@ fn harness_shape(task: &str, scores: &TaskResult) -> Value {
 
 /// The panels of the plot: one per metric, a line per kind of edit.
 pub fn panels(suite: &Suite, rows: &[Row]) -> Vec<Panel> {
-    columns(suite)
+    columns(suite, rows)
         .into_iter()
         .map(|(task, metric, heading, factor)| {
             let value = |row: &Row| {
-                let m = row.scores.get(&task)?.metrics.get(metric)?;
+                let m = row.scores.get(&task)?.metrics.get(&metric)?;
                 Some([factor * m.value, factor * m.low, factor * m.high])
             };
             let unedited = rows.iter().find(|row| row.variant == Variant::Unedited);

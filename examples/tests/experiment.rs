@@ -249,7 +249,7 @@ fn bad_input_is_named_and_leaves_nothing_behind() {
         (
             "--skill",
             &text,
-            "JSONL (.jsonl, .json) or CSV (.csv) is needed",
+            "JSONL (.jsonl, .json), CSV (.csv) or parquet (.parquet) is needed",
         ),
         (
             "--skill",

@@ -70,3 +70,25 @@ fn a_model_and_a_data_set_are_taken_from_the_cache_under_their_exact_names() {
     let missing = sources.model("org/other".as_ref()).unwrap_err().to_string();
     assert!(missing.contains("config.json of org/other"), "{missing}");
 }
+
+#[test]
+fn parquet_files_are_read_as_the_rows_of_their_tasks() {
+    use mathneuro_core::eval::{TaskDefinition, read_rows};
+    for (task, file) in [
+        ("gsm8k_cot", "gsm8k"),
+        ("race", "race_literal"),
+        ("race", "race_rows"),
+    ] {
+        let path = workspace(&format!(
+            "crates/mathneuro-hub/tests/fixtures/{file}.parquet"
+        ));
+        let rows = read_rows(&path).unwrap();
+        let found = TaskDefinition::builtin(task).unwrap().read(&path).unwrap();
+        assert_eq!(found.len(), rows.len(), "{file}");
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let damaged = dir.path().join("x.parquet");
+    fs::write(&damaged, "PAR1").unwrap();
+    let error = read_rows(&damaged).unwrap_err().to_string();
+    assert!(error.contains("x.parquet"), "{error}");
+}

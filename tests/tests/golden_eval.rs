@@ -6,11 +6,10 @@ use mathneuro_core::Checkpoint;
 use mathneuro_core::capture::tch::Kind;
 use mathneuro_core::capture::{LoadOptions, Model, TextTokenizer};
 use mathneuro_core::eval::{
-    Choice, Engine, GenerateOptions, LoglikItem, Passage, gsm8k_cot_prompt, mmlu_context,
-    race_context,
+    Engine, GenerateOptions, LoglikItem, TaskDefinition, TaskOptions, rows_from_values,
 };
 use mathneuro_tests::{golden, model};
-use serde_json::Value;
+use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 
 fn load() -> Option<(Model, TextTokenizer)> {
@@ -29,6 +28,14 @@ fn read(name: &str) -> Value {
 
 fn text(value: &Value) -> String {
     value.as_str().unwrap().to_owned()
+}
+
+/// What a task of this crate asks about these documents.
+fn prompts(task: &str, documents: Vec<Value>) -> Vec<String> {
+    let rows = rows_from_values("golden".as_ref(), documents).unwrap();
+    let task = TaskDefinition::builtin(task).unwrap().task(&rows).unwrap();
+    let prompts = task.prompts(&TaskOptions::default()).unwrap();
+    prompts.into_iter().flatten().collect()
 }
 
 #[test]
@@ -85,10 +92,10 @@ fn five_gsm8k_answers_token_for_token() {
     };
     let expected = read("eval_gsm8k_cot_SmolLM2.json");
     let items = expected["items"].as_array().unwrap();
-    let prompts: Vec<String> = items
+    let documents = items
         .iter()
-        .map(|item| gsm8k_cot_prompt(item["question"].as_str().unwrap()))
-        .collect();
+        .map(|item| json!({ "question": item["question"], "answer": "#### 0" }));
+    let prompts = prompts("gsm8k_cot", documents.collect());
     for (prompt, item) in prompts.iter().zip(items) {
         let hash: String = Sha256::digest(prompt)
             .iter()
@@ -141,30 +148,14 @@ fn race_contexts_as_the_harness_writes_them() {
     let documents = documents.as_array().unwrap();
     assert_eq!(documents.len(), 10);
     for document in documents {
-        let questions = document["problems"]
-            .as_array()
-            .unwrap()
-            .iter()
-            .map(|problem| Choice {
-                question: text(&problem["question"]),
-                subject: String::new(),
-                choices: problem["options"]
-                    .as_array()
-                    .unwrap()
-                    .iter()
-                    .map(text)
-                    .collect(),
-                answer: usize::from(problem["answer"].as_str().unwrap().as_bytes()[0] - b'A'),
-            });
-        let passage = Passage {
-            article: text(&document["article"]),
-            questions: questions.collect(),
-        };
         let item = items
             .iter()
             .find(|item| item["id"] == document["id"])
             .unwrap();
-        assert_eq!(race_context(&passage), item["context"].as_str().unwrap());
+        assert_eq!(
+            prompts("race", vec![document.clone()]),
+            [text(&item["context"])]
+        );
     }
 }
 
@@ -192,13 +183,10 @@ fn mmlu_contexts_as_the_harness_writes_them() {
             open = after;
         }
         parts.push(open.to_owned());
-        let question = Choice {
-            question: question.to_owned(),
-            subject,
-            choices: parts,
-            answer: 0,
-        };
-        assert_eq!(mmlu_context(&question), context);
+        let document = json!({
+            "question": question, "subject": subject, "choices": parts, "answer": 0,
+        });
+        assert_eq!(prompts("mmlu", vec![document]), [context]);
         compared += 1;
     }
     assert_eq!(compared, 10);

@@ -158,6 +158,7 @@ pub fn read_documents<T>(path: &Path, read: impl Fn(&Row) -> Result<T>) -> Resul
 /// | `question`, `choices`, `answer` | `Question: ...`, `Choices: ...`, `Answer: ...`, with blank lines between |
 /// | `question`, `answer` | `Question: ...` and `Answer: ...` lines |
 /// | `question`, `solution` | `Instruct: ... Let's write a Python program.`, `Output:`, the solution |
+/// | `problem`, `solution` | `Question: ...` and `Answer: ...` lines |
 /// | `text` | as it is |
 ///
 /// # Errors
@@ -198,6 +199,13 @@ fn calibration_text(row: &Row, column: Option<&str>) -> Result<String> {
         return Ok(format!(
             "Instruct: {} Let's write a Python program.\nOutput:\n{}",
             row.text("question")?,
+            row.text("solution")?
+        ));
+    }
+    if row.has("problem") && row.has("solution") {
+        return Ok(format!(
+            "Question: {}\nAnswer: {}",
+            row.text("problem")?,
             row.text("solution")?
         ));
     }

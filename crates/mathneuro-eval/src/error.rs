@@ -16,8 +16,11 @@ pub enum EvalError {
         /// What the system said.
         source: std::io::Error,
     },
+    /// A parquet file that cannot be read.
+    #[error(transparent)]
+    Parquet(#[from] mathneuro_hub::HubError),
     /// A data file of an unknown kind.
-    #[error("{0}: JSONL (.jsonl, .json) or CSV (.csv) is needed")]
+    #[error("{0}: JSONL (.jsonl, .json), CSV (.csv) or parquet (.parquet) is needed")]
     UnknownFormat(PathBuf),
     /// A data file without a row.
     #[error("{0} has no row")]
@@ -43,6 +46,78 @@ pub enum EvalError {
         column: String,
         /// The columns that are there.
         there: String,
+    },
+    /// A task file that cannot be used.
+    #[error("task {task}: {reason}")]
+    BadTask {
+        /// The task or its file.
+        task: String,
+        /// What is wrong.
+        reason: String,
+    },
+    /// A name that is none of those that there are.
+    #[error("task {task}: {what} `{found}` is unknown; there are: {known}")]
+    UnknownName {
+        /// The task or its file.
+        task: String,
+        /// What was named: a kind of task, of filter, a metric.
+        what: &'static str,
+        /// The name.
+        found: String,
+        /// The names that there are.
+        known: String,
+    },
+    /// A document with another number of choices than the task declares.
+    #[error("{path}, line {line}: {found} choices; task {task} declares {expected}")]
+    ChoiceCount {
+        /// The file.
+        path: PathBuf,
+        /// Line, counted from 1.
+        line: usize,
+        /// The task.
+        task: String,
+        /// Choices of the document.
+        found: usize,
+        /// Choices of the task.
+        expected: usize,
+    },
+    /// Fewer worked examples than the prompt needs.
+    #[error("task {task}: {needed} exemplars are needed, {there} are there{place}")]
+    TooFewExemplars {
+        /// The task.
+        task: String,
+        /// Exemplars of a prompt.
+        needed: usize,
+        /// Exemplars that there are.
+        there: usize,
+        /// Where they were looked for.
+        place: String,
+    },
+    /// A task without a document.
+    #[error("task {0} has no document to evaluate")]
+    NoDocuments(String),
+    /// A model without a chat template.
+    #[error(
+        "{0} has no chat template: neither chat_template.jinja nor `chat_template` in tokenizer_config.json"
+    )]
+    NoChatTemplate(PathBuf),
+    /// A chat template that cannot be read, or that refuses the messages.
+    #[error("chat template of {path}: {reason}")]
+    ChatTemplate {
+        /// The model's folder.
+        path: PathBuf,
+        /// What is wrong.
+        reason: String,
+    },
+    /// A chat template that writes a token which the tokenizer does not name.
+    #[error(
+        "chat template of {path}: it writes `{token}`, which tokenizer_config.json does not name"
+    )]
+    MissingToken {
+        /// The model's folder.
+        path: PathBuf,
+        /// The name of the token, such as `bos_token`.
+        token: String,
     },
     /// Prompt and answer together are longer than the model's context.
     #[error(

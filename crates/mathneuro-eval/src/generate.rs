@@ -122,24 +122,30 @@ impl Engine<'_> {
     }
 
     fn encode_prompts<T: AsRef<str>>(&self, prompts: &[T], new: usize) -> Result<Vec<Vec<u32>>> {
-        let limit = self.limit();
+        let prompts = prompts.iter().enumerate();
         prompts
-            .iter()
-            .enumerate()
-            .map(|(index, prompt)| {
-                let ids = self.tokenizer.encode(prompt.as_ref(), false)?;
-                match ids.len() {
-                    0 => Err(EvalError::NoTokens(format!("prompt {index}"))),
-                    tokens if tokens + new > limit => Err(EvalError::PromptTooLong {
-                        index,
-                        tokens,
-                        new,
-                        limit,
-                    }),
-                    _ => Ok(ids),
-                }
-            })
+            .map(|(index, prompt)| self.encode_prompt(index, prompt.as_ref(), new))
             .collect()
+    }
+
+    fn encode_prompt(&self, index: usize, prompt: &str, new: usize) -> Result<Vec<u32>> {
+        let limit = self.limit();
+        let ids = self.tokenizer.encode(prompt, false)?;
+        match ids.len() {
+            0 => Err(EvalError::NoTokens(format!("prompt {index}"))),
+            tokens if tokens + new > limit => Err(EvalError::PromptTooLong {
+                index,
+                tokens,
+                new,
+                limit,
+            }),
+            _ => Ok(ids),
+        }
+    }
+
+    /// Whether a prompt and its answer fit into the model's context.
+    pub(crate) fn check_prompt(&self, index: usize, prompt: &str, new: usize) -> Result<()> {
+        self.encode_prompt(index, prompt, new).map(drop)
     }
 }
 

@@ -1,8 +1,13 @@
-//! Graders of GSM8K answers, as lm-evaluation-harness's `gsm8k_cot` (version 3) has them, faults included.
+//! Graders: what is taken out of a generated answer, and when it counts as right.
+//!
+//! [`strict`] and [`flexible`] are those of lm-evaluation-harness's `gsm8k_cot` and [`strict_hashes`] that of its `gsm8k`
+//! (version 3 each), faults included, so that results compare. [`robust`] is this project's own.
 
 use std::sync::LazyLock;
 
 use regex::Regex;
+
+use crate::number::{self, Number, numbers, plain};
 
 /// What a filter gives when nothing matches.
 pub const INVALID: &str = "[invalid]";
@@ -12,90 +17,156 @@ fn regex(pattern: &str) -> Regex {
 }
 
 static STRICT: LazyLock<Regex> = LazyLock::new(|| regex(r"The answer is (\-?[0-9\.\,]+)."));
+static HASHES: LazyLock<Regex> = LazyLock::new(|| regex(r"#### (\-?[0-9\.\,]+)"));
 static FLEXIBLE: LazyLock<Regex> = LazyLock::new(|| regex(r"(-?[$0-9.,]{2,})|(-?[0-9]+)"));
-static IGNORED: LazyLock<[Regex; 4]> = LazyLock::new(|| {
-    [
-        regex(","),
-        regex(r"\$"),
-        regex(r"(?s).*#### "),
-        regex(r"\.$"),
-    ]
-});
+static IGNORED: LazyLock<Vec<Regex>> =
+    LazyLock::new(|| [",", r"\$", r"(?s).*#### ", r"\.$"].map(regex).into());
 
 /// The number after the first "The answer is". A number that ends the text loses its last digit, since the pattern wants
 /// one more character after it: a known fault of the original, kept so that results compare.
 pub fn strict(text: &str) -> String {
-    STRICT
-        .captures(text)
-        .map_or(INVALID.to_owned(), |found| found[1].trim().to_owned())
+    extract(&STRICT, false, text)
+}
+
+/// The number after the first `#### `.
+pub fn strict_hashes(text: &str) -> String {
+    extract(&HASHES, false, text)
 }
 
 /// The last number of the text.
 pub fn flexible(text: &str) -> String {
-    let found = FLEXIBLE.captures_iter(text).last();
-    let group = found
-        .as_ref()
-        .and_then(|found| found.get(1).or_else(|| found.get(2)));
-    group.map_or(INVALID.to_owned(), |number| {
-        number.as_str().trim().to_owned()
-    })
+    extract(&FLEXIBLE, true, text)
+}
+
+/// The first or the last match of a pattern: its first group that is not empty, or all of it where it has no group.
+pub(crate) fn extract(pattern: &Regex, last: bool, text: &str) -> String {
+    let mut matches = pattern.captures_iter(text);
+    let found = if last { matches.last() } else { matches.next() };
+    let group = found.and_then(|found| match found.len() {
+        1 => found.get(0),
+        2 => found.get(1),
+        groups => (1..groups)
+            .filter_map(|group| found.get(group))
+            .find(|group| !group.is_empty()),
+    });
+    group.map_or(INVALID.to_owned(), |group| group.as_str().trim().to_owned())
+}
+
+/// The number of a worked answer, whatever way it is written in, in one plain form: `1234`, `-3.5`, `1/3`.
+///
+/// It is the number after the last `answer is`, `####` or `\boxed{}` that has one in its sentence (after the last `=` of
+/// that sentence, if there is one), else the last number. A text ends where the model begins another question
+/// (`Q:`, or a line that begins with `Question:`, `Problem:`, `Human:` or `User:`) or a turn (`<|im_end|>` and the like).
+/// Currency signs, percent signs, bold type, commas and thin spaces between thousands don't matter; a fraction counts as
+/// its value.
+pub fn robust(text: &str) -> String {
+    let block = plain(first_block(text));
+    let marked = markers(&block)
+        .into_iter()
+        .rev()
+        .find_map(|(place, kind)| marked_number(&block[place..], kind));
+    let found = marked.or_else(|| numbers(&block).pop());
+    found.map_or(INVALID.to_owned(), |number| number.to_string())
+}
+
+/// Whether two texts are the same number, written in whatever way.
+pub fn same_number(found: &str, target: &str) -> bool {
+    match (number::whole(found), number::whole(target)) {
+        (Some(found), Some(target)) => found == target,
+        _ => false,
+    }
+}
+
+/// The text up to where the model begins another question or turn.
+fn first_block(text: &str) -> &str {
+    static NEXT: LazyLock<Regex> = LazyLock::new(|| {
+        regex(concat!(
+            r"(?:^|[^\w])Q:|(?m:^)\s*(?:Question|Problem|Human|User):",
+            r"|<\|(?:im_end|im_start|eot_id|end_of_text|endoftext|end|user)\|>|</s>|<end_of_turn>"
+        ))
+    });
+    let end = NEXT.find(text).map_or(text.len(), |next| next.start());
+    &text[..end]
+}
+
+#[derive(Clone, Copy)]
+enum Marker {
+    Sentence,
+    Line,
+    Box,
+}
+
+/// Where an answer is announced, in order, each place behind the announcement.
+fn markers(text: &str) -> Vec<(usize, Marker)> {
+    static MARKERS: LazyLock<Regex> =
+        LazyLock::new(|| regex(r"(?i)(answer\s+is)|(####)|(\\boxed\s*\{)"));
+    MARKERS
+        .captures_iter(text)
+        .filter_map(|found| {
+            let end = found.get(0)?.end();
+            Some(match (found.get(1), found.get(2)) {
+                (Some(_), _) => (end, Marker::Sentence),
+                (_, Some(_)) => (end, Marker::Line),
+                _ => (end, Marker::Box),
+            })
+        })
+        .collect()
+}
+
+fn marked_number(rest: &str, kind: Marker) -> Option<Number> {
+    let part = match kind {
+        Marker::Sentence => sentence(rest),
+        Marker::Line => rest.lines().next().unwrap_or_default(),
+        Marker::Box => inside_braces(rest),
+    };
+    part.rsplit('=')
+        .find_map(|part| numbers(part).into_iter().next())
+}
+
+/// Up to a full stop with white space behind it or the end of the line; the number may begin on a later line.
+fn sentence(rest: &str) -> &str {
+    static END: LazyLock<Regex> = LazyLock::new(|| regex(r"[.!?](?:\s|$)|\n"));
+    let skipped = rest.len() - rest.trim_start_matches([' ', ':', '\n', '\r', '\t']).len();
+    let end = END
+        .find(&rest[skipped..])
+        .map_or(rest.len(), |end| skipped + end.start());
+    &rest[..end]
+}
+
+/// Up to the brace that closes the one before the text.
+fn inside_braces(rest: &str) -> &str {
+    let mut depth = 1usize;
+    for (place, c) in rest.char_indices() {
+        match c {
+            '{' => depth += 1,
+            '}' => depth -= 1,
+            _ => {}
+        }
+        if depth == 0 {
+            return &rest[..place];
+        }
+    }
+    rest
 }
 
 /// Whether two extracted answers are the same, but for commas, dollar signs, a final full stop, case, and anything up to
 /// a `#### `.
 pub fn exact_match(found: &str, target: &str) -> bool {
-    normalise(found) == normalise(target)
+    same_text(found, target, &IGNORED, true)
 }
 
-fn normalise(text: &str) -> String {
-    let mut text = text.to_owned();
-    for pattern in IGNORED.iter() {
-        text = pattern.replace_all(&text, "").into_owned();
-    }
-    text.to_lowercase()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn strict_takes_the_first_answer() {
-        for (text, expected) in [
-            (" 3 + 4 = 7. The answer is 7.", "7"),
-            ("The answer is 1,234.\n\nThe answer is 5.", "1,234"),
-            ("The answer is -3.5 metres", "-3.5"),
-            ("The answer is $18.", INVALID),
-            ("the answer is 18.", INVALID),
-            ("The answer is 42", "4"),
-            ("The answer is 8", INVALID),
-            ("The answer is 18.", "18"),
-            ("The answer is 18.\n", "18"),
-            ("", INVALID),
-        ] {
-            assert_eq!(strict(text), expected, "{text:?}");
+/// Whether two texts are the same once everything that is to be ignored is taken out.
+pub(crate) fn same_text(found: &str, target: &str, ignored: &[Regex], ignore_case: bool) -> bool {
+    let normal = |text: &str| {
+        let mut text = text.to_owned();
+        for pattern in ignored {
+            text = pattern.replace_all(&text, "").into_owned();
         }
-    }
-
-    #[test]
-    fn flexible_takes_the_last_number() {
-        for (text, expected) in [
-            ("3 apples and 4 pears", "4"),
-            ("So she pays $29.00.", "$29.00."),
-            ("It is 1,234 in all.", "1,234"),
-            ("minus -7 degrees", "-7"),
-            ("no number", INVALID),
-            ("The end...", "..."),
-        ] {
-            assert_eq!(flexible(text), expected, "{text:?}");
+        if ignore_case {
+            text.to_lowercase()
+        } else {
+            text
         }
-    }
-
-    #[test]
-    fn matching_ignores_marks_only() {
-        assert!(exact_match("$1,234.", "1234"));
-        assert!(exact_match("18", "work\n#### 18"));
-        assert!(!exact_match("18.0", "18"));
-        assert!(!exact_match(INVALID, "18"));
-    }
+    };
+    normal(found) == normal(target)
 }

@@ -16,33 +16,48 @@
 //! # }
 //! ```
 //!
-//! * [`Task`]: `gsm8k_cot`, `race`, `mmlu` as lm-evaluation-harness defines them, and perplexity. Every metric has its
-//!   standard error and a 95 % interval.
+//! * [`Task`]: documents and what is asked about them. GSM8K, MATH, RACE, MMLU, HellaSwag, ARC, PIQA, WinoGrande as
+//!   lm-evaluation-harness defines them, arithmetic and perplexity are task files of this crate
+//!   ([`TaskDefinition::names`]); a task of one's own is a file too ([`Task::from_file`]). Every metric has its standard
+//!   error and a 95 % interval.
+//! * [`ChatTemplate`]: prompts as turns of a conversation, by the model's own template.
+//! * [`grade`]: what counts as the answer of a generated text.
 //! * [`Engine::generate`]: greedy, one cache, the shared beginning of the prompts computed once, a finished sequence's
 //!   place given to the next at once.
 //! * [`Engine::loglikelihood`]: a context is computed once for all its continuations.
 //! * [`paired`]: two runs over the same items compared, with an exact McNemar test.
 //! * [`calibration_texts`]: a data file as the texts that the method takes norms of.
 
+mod arithmetic;
+mod chat;
+mod definition;
 mod documents;
 mod engine;
 mod error;
-mod exemplars;
 mod generate;
 pub mod grade;
+mod items;
+mod literal;
 mod loglik;
+mod math;
+mod number;
 mod perplexity;
+mod rng;
 mod rows;
+mod run;
 mod stats;
 mod task;
+mod template;
 
+pub use chat::{ChatMessage, ChatTemplate};
+pub use definition::TaskDefinition;
 pub use documents::{Choice, Passage, Problem, calibration_texts, read_documents};
 pub use engine::{Engine, Progress};
 pub use error::{EvalError, Result};
-pub use exemplars::GSM8K_COT_PREFIX;
 pub use generate::{GenerateOptions, Generation, StopReason};
 pub use loglik::{Loglik, LoglikItem, Logliks};
 pub use perplexity::Perplexity;
-pub use rows::{Row, read_rows};
-pub use stats::{Metric, Paired, mcnemar, paired, wilson};
-pub use task::{Task, TaskOptions, TaskResult, gsm8k_cot_prompt, mmlu_context, race_context};
+pub use rows::{Row, read_rows, read_text, rows_from_values};
+pub use run::{Part, TaskResult};
+pub use stats::{Metric, Paired, mcnemar, paired, paired_scores, wilson};
+pub use task::{Skipped, Task, TaskOptions};

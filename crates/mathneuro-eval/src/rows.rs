@@ -1,20 +1,22 @@
-//! Rows of JSONL and CSV files, with errors that name file, line and column.
+//! Rows of JSONL, CSV and parquet files, with errors that name file, line and column.
 
 use std::path::{Path, PathBuf};
 
+use mathneuro_hub::dataset_rows;
 use serde_json::{Map, Value};
 
 use crate::error::{EvalError, Result};
 
 /// One row of a data file.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct Row {
     path: PathBuf,
     line: usize,
     fields: Map<String, Value>,
 }
 
-/// Reads all rows of a JSONL (one object a line) or CSV (with a header) file.
+/// Reads all rows of a JSONL (one object a line), CSV (with a header) or parquet file. A parquet file's rows come as
+/// [`mathneuro_hub::dataset_rows`] gives them.
 ///
 /// # Errors
 /// The file cannot be read, has another ending, has no row, or has a line that cannot be read.
@@ -23,20 +25,64 @@ pub fn read_rows(path: &Path) -> Result<Vec<Row>> {
         .extension()
         .and_then(|ending| ending.to_str())
         .unwrap_or_default();
+    let rows = match ending.to_ascii_lowercase().as_str() {
+        "jsonl" | "json" => json_lines(path, &read_text(path)?)?,
+        "csv" => csv_rows(path, &read_text(path)?)?,
+        "parquet" => {
+            let rows = dataset_rows(path)?.into_iter().map(Value::Object);
+            return rows_from_values(path, rows.collect());
+        }
+        _ => return Err(EvalError::UnknownFormat(path.to_owned())),
+    };
+    not_empty(path, rows)
+}
+
+/// Rows from values that another reader made of a file, one object a row. The place of a value, counted from 1, stands for
+/// its line in errors.
+///
+/// # Errors
+/// No value, or a value that is not an object.
+pub fn rows_from_values(path: &Path, values: Vec<Value>) -> Result<Vec<Row>> {
+    let rows = values
+        .into_iter()
+        .enumerate()
+        .map(|(index, value)| object_row(path, index + 1, value))
+        .collect::<Result<Vec<Row>>>()?;
+    not_empty(path, rows)
+}
+
+/// A text file as it is, without the byte order mark that some programs put before it.
+///
+/// # Errors
+/// The file cannot be read, or is not UTF-8.
+pub fn read_text(path: &Path) -> Result<String> {
     let text = std::fs::read_to_string(path).map_err(|source| EvalError::Io {
         action: "read",
         path: path.to_owned(),
         source,
     })?;
-    let rows = match ending.to_ascii_lowercase().as_str() {
-        "jsonl" | "json" => json_lines(path, &text)?,
-        "csv" => csv_rows(path, &text)?,
-        _ => return Err(EvalError::UnknownFormat(path.to_owned())),
-    };
+    Ok(match text.strip_prefix('\u{feff}') {
+        Some(text) => text.to_owned(),
+        None => text,
+    })
+}
+
+fn not_empty(path: &Path, rows: Vec<Row>) -> Result<Vec<Row>> {
     if rows.is_empty() {
         return Err(EvalError::Empty(path.to_owned()));
     }
     Ok(rows)
+}
+
+fn object_row(path: &Path, line: usize, value: Value) -> Result<Row> {
+    match value {
+        Value::Object(fields) => Ok(Row {
+            path: path.to_owned(),
+            line,
+            fields,
+        }),
+        _ => Err(bad_row(path, line, "an object is needed".to_owned())),
+    }
 }
 
 fn bad_row(path: &Path, line: usize, reason: String) -> EvalError {
@@ -55,17 +101,9 @@ fn json_lines(path: &Path, text: &str) -> Result<Vec<Row>> {
         .filter(|(_, line)| !line.trim().is_empty())
     {
         let line_number = index + 1;
-        match serde_json::from_str(line) {
-            Ok(Value::Object(fields)) => {
-                rows.push(Row {
-                    path: path.to_owned(),
-                    line: line_number,
-                    fields,
-                });
-            }
-            Ok(_) => return Err(bad_row(path, line_number, "an object is needed".to_owned())),
-            Err(error) => return Err(bad_row(path, line_number, error.to_string())),
-        }
+        let value = serde_json::from_str(line)
+            .map_err(|error| bad_row(path, line_number, error.to_string()))?;
+        rows.push(object_row(path, line_number, value)?);
     }
     Ok(rows)
 }
@@ -108,14 +146,28 @@ impl Row {
     }
 
     fn value(&self, column: &str) -> Result<&Value> {
-        self.fields
-            .get(column)
-            .ok_or_else(|| EvalError::MissingColumn {
-                path: self.path.clone(),
-                line: self.line,
-                column: column.to_owned(),
-                there: self.fields.keys().cloned().collect::<Vec<_>>().join(", "),
-            })
+        self.fields.get(column).ok_or_else(|| self.missing(column))
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    pub(crate) fn line(&self) -> usize {
+        self.line
+    }
+
+    pub(crate) fn fields(&self) -> &Map<String, Value> {
+        &self.fields
+    }
+
+    pub(crate) fn missing(&self, column: &str) -> EvalError {
+        EvalError::MissingColumn {
+            path: self.path.clone(),
+            line: self.line,
+            column: column.to_owned(),
+            there: self.fields.keys().cloned().collect::<Vec<_>>().join(", "),
+        }
     }
 
     pub(crate) fn bad(&self, reason: String) -> EvalError {

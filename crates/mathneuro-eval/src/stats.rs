@@ -3,6 +3,10 @@
 use serde::{Deserialize, Serialize};
 
 use crate::error::{EvalError, Result};
+use crate::rng::PythonRandom;
+
+/// Samples of a bootstrap.
+const BOOTSTRAPS: usize = 2000;
 
 /// The 97.5 % point of the normal distribution.
 const Z95: f64 = 1.959_963_984_540_054;
@@ -55,6 +59,55 @@ impl Metric {
             stderr: mean.exp() * stderr_of_mean,
             low: (mean - Z95 * stderr_of_mean).exp(),
             high: (mean + Z95 * stderr_of_mean).exp(),
+        }
+    }
+
+    /// A number with the interval of the normal distribution.
+    pub fn normal(value: f64, stderr: f64) -> Self {
+        Self {
+            value,
+            stderr,
+            low: value - Z95 * stderr,
+            high: value + Z95 * stderr,
+        }
+    }
+
+    /// A statistic of the items 0 to `n` by bootstrap: the statistic is worked out on 2,000 draws of `n` items with
+    /// replacement; their standard deviation is the standard error, their 2.5 % and 97.5 % points are the interval.
+    pub fn bootstrap(n: usize, seed: u64, statistic: impl Fn(&[usize]) -> f64) -> Self {
+        let all: Vec<usize> = (0..n).collect();
+        let value = statistic(&all);
+        if n < 2 {
+            return Self {
+                value,
+                stderr: 0.0,
+                low: value,
+                high: value,
+            };
+        }
+        let mut random = PythonRandom::new(seed);
+        let mut drawn = vec![0; n];
+        let mut values: Vec<f64> = (0..BOOTSTRAPS)
+            .map(|_| {
+                drawn.fill_with(|| random.below(n));
+                statistic(&drawn)
+            })
+            .collect();
+        values.sort_by(f64::total_cmp);
+        let mean = values.iter().sum::<f64>() / BOOTSTRAPS as f64;
+        let squares: f64 = values.iter().map(|value| (value - mean).powi(2)).sum();
+        // Linear between neighbours, as numpy's percentile.
+        let point = |p: f64| {
+            let place = p * (BOOTSTRAPS - 1) as f64;
+            let below = place.floor() as usize;
+            let above = (below + 1).min(BOOTSTRAPS - 1);
+            values[below] + (place - below as f64) * (values[above] - values[below])
+        };
+        Self {
+            value,
+            stderr: (squares / (BOOTSTRAPS - 1) as f64).sqrt(),
+            low: point(0.025),
+            high: point(0.975),
         }
     }
 }
@@ -129,6 +182,24 @@ pub fn paired(first: &[bool], second: &[bool]) -> Result<Paired> {
     })
 }
 
+/// The mean difference of two runs' scores over the same items, second minus first, by bootstrap over the items.
+///
+/// # Errors
+/// [`EvalError::NotPaired`] when the numbers of items differ or are zero.
+pub fn paired_scores(first: &[f64], second: &[f64], seed: u64) -> Result<Metric> {
+    if first.len() != second.len() || first.is_empty() {
+        return Err(EvalError::NotPaired {
+            left: first.len(),
+            right: second.len(),
+        });
+    }
+    let mean = |items: &[usize]| {
+        let sum: f64 = items.iter().map(|&item| second[item] - first[item]).sum();
+        sum / items.len() as f64
+    };
+    Ok(Metric::bootstrap(first.len(), seed, mean))
+}
+
 /// Exact two-sided McNemar test: how likely is a split at least this uneven among the items that changed.
 pub fn mcnemar(lost: usize, won: usize) -> f64 {
     let n = lost + won;
@@ -179,6 +250,30 @@ mod tests {
         assert_eq!(metric.value, 0.75);
         assert!((metric.stderr - (0.75f64 * 0.25 / 3.0).sqrt()).abs() < 1e-12);
         assert_eq!(Metric::proportion(0, 0).value, 0.0);
+    }
+
+    #[test]
+    fn a_bootstrap_finds_the_standard_error_of_a_mean() {
+        // The mean of 0 .. 99: its standard deviation is 29.0115, so its standard error 2.90 (2.89 with n below).
+        let mean = |items: &[usize]| items.iter().sum::<usize>() as f64 / items.len() as f64;
+        let found = Metric::bootstrap(100, 7, mean);
+        assert_eq!(found.value, 49.5);
+        assert!((found.stderr - 2.89).abs() < 0.15, "{found:?}");
+        assert!(
+            (found.low - 43.8).abs() < 0.5 && (found.high - 55.2).abs() < 0.5,
+            "{found:?}"
+        );
+        assert_eq!(
+            found,
+            Metric::bootstrap(100, 7, mean),
+            "the same seed, the same numbers"
+        );
+        assert_ne!(found, Metric::bootstrap(100, 8, mean));
+        let single = Metric::bootstrap(1, 7, mean);
+        assert_eq!((single.stderr, single.low, single.high), (0.0, 0.0, 0.0));
+        let paired = paired_scores(&[1.0, 2.0, 3.0], &[2.0, 3.0, 4.0], 0).unwrap();
+        assert_eq!((paired.value, paired.stderr), (1.0, 0.0));
+        assert!(paired_scores(&[], &[], 0).is_err());
     }
 
     #[test]

@@ -1,54 +1,35 @@
-//! Tasks: documents to requests to a result.
+//! Tasks: documents to prompts.
 
-use std::collections::BTreeMap;
 use std::path::Path;
+use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
-use serde_json::{Value, json};
 
-use crate::documents::{Choice, Passage, Problem, read_documents};
-use crate::engine::{Engine, Progress};
+use crate::chat::{ChatMessage, ChatTemplate};
+use crate::definition::{TaskDefinition, text_row};
 use crate::error::Result;
-use crate::exemplars::GSM8K_COT_PREFIX;
-use crate::generate::GenerateOptions;
-use crate::grade;
-use crate::loglik::LoglikItem;
-use crate::stats::Metric;
+use crate::items::{Item, Question, Shot};
 
-/// What a task found: metrics by name (as lm-evaluation-harness names them, `metric,filter`) and every sample.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+/// A document that was not evaluated.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
-pub struct TaskResult {
-    /// The task's name.
-    pub task: String,
-    /// The task's version: it changes when results no longer compare.
-    pub version: u32,
-    /// Number of items.
-    pub n: usize,
-    /// Metrics with standard errors and intervals.
-    pub metrics: BTreeMap<String, Metric>,
-    /// Items whose context was cut to fit the model's.
-    pub truncated: usize,
-    /// One object per item: prompt, output, what each filter made of it, target, and whether it is right.
-    #[serde(skip)]
-    pub samples: Vec<Value>,
+pub struct Skipped {
+    /// The document.
+    pub doc_id: usize,
+    /// Why.
+    pub reason: String,
 }
 
 /// A task with its documents.
-#[derive(Debug, Clone, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum Task {
-    /// GSM8K, eight worked exemplars, greedy: lm-evaluation-harness's `gsm8k_cot` (version 3).
-    Gsm8kCot(Vec<Problem>),
-    /// The last question of each passage by summed log-likelihood: `race` (version 2).
-    Race(Vec<Passage>),
-    /// The letter of the right answer by log-likelihood, without exemplars: `mmlu` (version 1).
-    Mmlu(Vec<Choice>),
-    /// How well a text is predicted.
-    Perplexity(String),
+#[derive(Debug, Clone)]
+pub struct Task {
+    pub(crate) definition: TaskDefinition,
+    pub(crate) shots: Arc<Vec<Shot>>,
+    pub(crate) items: Vec<Item>,
+    pub(crate) skipped: Vec<Skipped>,
 }
 
-/// How a task generates.
+/// How a task asks and generates.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct TaskOptions {
@@ -56,6 +37,14 @@ pub struct TaskOptions {
     pub batch_size: usize,
     /// Longest generated answer in tokens.
     pub max_new_tokens: usize,
+    /// The model's chat template, where prompts are to be turns of a conversation.
+    pub chat: Option<ChatTemplate>,
+    /// A system prompt; without a chat template it stands before the prompt.
+    pub system_prompt: Option<String>,
+    /// In a conversation, each worked example is a turn of its own instead of text before the question.
+    pub fewshot_as_multiturn: bool,
+    /// Seed of the bootstrap.
+    pub seed: u64,
 }
 
 impl Default for TaskOptions {
@@ -63,6 +52,10 @@ impl Default for TaskOptions {
         Self {
             batch_size: 16,
             max_new_tokens: 256,
+            chat: None,
+            system_prompt: None,
+            fewshot_as_multiturn: false,
+            seed: 0,
         }
     }
 }
@@ -81,274 +74,208 @@ impl TaskOptions {
         self.max_new_tokens = max_new_tokens;
         self
     }
+
+    /// With prompts as turns of a conversation.
+    #[must_use]
+    pub fn with_chat(mut self, template: ChatTemplate) -> Self {
+        self.chat = Some(template);
+        self
+    }
+
+    /// With this system prompt.
+    #[must_use]
+    pub fn with_system_prompt(mut self, prompt: impl Into<String>) -> Self {
+        self.system_prompt = Some(prompt.into());
+        self
+    }
+
+    /// With worked examples as turns of their own, or as text.
+    #[must_use]
+    pub fn with_fewshot_as_multiturn(mut self, multiturn: bool) -> Self {
+        self.fewshot_as_multiturn = multiturn;
+        self
+    }
+
+    /// With this seed of the bootstrap.
+    #[must_use]
+    pub fn with_seed(mut self, seed: u64) -> Self {
+        self.seed = seed;
+        self
+    }
 }
 
 impl Task {
-    /// GSM8K from a file with the columns `question` and `answer`.
+    pub(crate) fn new(
+        definition: TaskDefinition,
+        shots: Arc<Vec<Shot>>,
+        items: Vec<Item>,
+        skipped: Vec<Skipped>,
+    ) -> Self {
+        Self {
+            definition,
+            shots,
+            items,
+            skipped,
+        }
+    }
+
+    /// A task that this crate brings (see [`TaskDefinition::names`]) on the documents of a file.
     ///
     /// # Errors
-    /// As [`read_documents`].
+    /// As [`TaskDefinition::builtin`] and [`TaskDefinition::read`].
+    pub fn builtin(name: &str, data: &Path) -> Result<Self> {
+        TaskDefinition::builtin(name)?.read(data)
+    }
+
+    /// A task of one's own on the documents of a file; `docs/tasks.md` shows how a task file is written.
+    ///
+    /// # Errors
+    /// As [`TaskDefinition::from_file`] and [`TaskDefinition::read`].
+    pub fn from_file(task: &Path, data: &Path) -> Result<Self> {
+        TaskDefinition::from_file(task)?.read(data)
+    }
+
+    /// GSM8K, eight worked exemplars, greedy: lm-evaluation-harness's `gsm8k_cot` (version 3). Columns `question` and
+    /// `answer`.
+    ///
+    /// # Errors
+    /// As [`TaskDefinition::read`].
     pub fn gsm8k_cot(path: &Path) -> Result<Self> {
-        Ok(Self::Gsm8kCot(read_documents(path, Problem::from_row)?))
+        Self::builtin("gsm8k_cot", path)
     }
 
-    /// RACE from a file with the columns `article`, `questions`, `options` and `answers`.
+    /// The last question of each passage by summed log-likelihood: `race` (version 2). Columns `article`, `questions`,
+    /// `options` and `answers`, or the hub's `article` and `problems`.
     ///
     /// # Errors
-    /// As [`read_documents`].
+    /// As [`TaskDefinition::read`].
     pub fn race(path: &Path) -> Result<Self> {
-        Ok(Self::Race(read_documents(path, Passage::from_row)?))
+        Self::builtin("race", path)
     }
 
-    /// MMLU from a file with the columns `question`, `subject`, `choices` and `answer`.
+    /// The letter of the right answer by log-likelihood, without exemplars: `mmlu` (version 1). Columns `question`,
+    /// `subject`, `choices` and `answer`.
     ///
     /// # Errors
-    /// As [`read_documents`].
+    /// As [`TaskDefinition::read`].
     pub fn mmlu(path: &Path) -> Result<Self> {
-        Ok(Self::Mmlu(read_documents(path, Choice::from_row)?))
+        Self::builtin("mmlu", path)
+    }
+
+    /// How well a text is predicted.
+    ///
+    /// # Errors
+    /// [`EvalError::BadRow`](crate::EvalError::BadRow) for an empty text.
+    pub fn perplexity(text: impl Into<String>) -> Result<Self> {
+        let rows = text_row("text".as_ref(), text.into())?;
+        TaskDefinition::builtin("perplexity")?.task(&rows)
     }
 
     /// The task's name.
-    pub fn name(&self) -> &'static str {
-        match self {
-            Self::Gsm8kCot(_) => "gsm8k_cot",
-            Self::Race(_) => "race",
-            Self::Mmlu(_) => "mmlu",
-            Self::Perplexity(_) => "perplexity",
-        }
+    pub fn name(&self) -> &str {
+        &self.definition.name
     }
 
     /// The task's version.
     pub fn version(&self) -> u32 {
-        match self {
-            Self::Gsm8kCot(_) => 3,
-            Self::Race(_) => 2,
-            Self::Mmlu(_) | Self::Perplexity(_) => 1,
-        }
+        self.definition.version
     }
 
-    /// Number of documents; 1 for a text.
+    /// Number of documents.
     pub fn len(&self) -> usize {
-        match self {
-            Self::Gsm8kCot(documents) => documents.len(),
-            Self::Race(documents) => documents.len(),
-            Self::Mmlu(documents) => documents.len(),
-            Self::Perplexity(_) => 1,
-        }
+        self.items.len()
     }
 
     /// Whether there is no document.
     pub fn is_empty(&self) -> bool {
-        self.len() == 0
+        self.items.is_empty()
     }
 
-    /// The task on some of its documents, by index; indices past the end are left out.
+    /// The task on some of its documents, by index; indices past the end are left out. Each document keeps its exemplars.
     #[must_use]
     pub fn subset(&self, indices: &[usize]) -> Self {
-        fn pick<T: Clone>(all: &[T], indices: &[usize]) -> Vec<T> {
-            indices
-                .iter()
-                .filter_map(|&index| all.get(index).cloned())
-                .collect()
-        }
-        match self {
-            Self::Gsm8kCot(documents) => Self::Gsm8kCot(pick(documents, indices)),
-            Self::Race(documents) => Self::Race(pick(documents, indices)),
-            Self::Mmlu(documents) => Self::Mmlu(pick(documents, indices)),
-            Self::Perplexity(text) => Self::Perplexity(text.clone()),
+        let picked = indices.iter().filter_map(|&index| self.items.get(index));
+        Self {
+            definition: self.definition.clone(),
+            shots: Arc::clone(&self.shots),
+            items: picked.cloned().collect(),
+            skipped: self.skipped.clone(),
         }
     }
 
-    /// Runs the task.
+    /// What the model is asked, per document: one prompt, or one per choice where choices are in the prompt
+    /// (`winogrande`).
     ///
     /// # Errors
-    /// Whatever the engine reports, [`EvalError::Interrupted`](crate::EvalError::Interrupted) when `progress` says so.
-    pub fn run(
-        &self,
-        engine: &Engine<'_>,
-        options: &TaskOptions,
-        progress: Progress<'_>,
-    ) -> Result<TaskResult> {
-        match self {
-            Self::Gsm8kCot(problems) => self.run_gsm8k(engine, problems, options, progress),
-            Self::Race(passages) => {
-                let items = passages
-                    .iter()
-                    .map(|p| (race_context(p), &p.questions[p.questions.len() - 1]));
-                let items =
-                    items.map(|(context, last)| (context, last.choices.clone(), last.answer));
-                self.run_choices(engine, items.collect(), progress)
-            }
-            Self::Mmlu(questions) => {
-                let items = questions.iter().map(|question| {
-                    let letters = LETTERS.iter().take(question.choices.len());
-                    (
-                        mmlu_context(question),
-                        letters.map(|l| (*l).to_owned()).collect(),
-                        question.answer,
-                    )
-                });
-                self.run_choices(engine, items.collect(), progress)
-            }
-            Self::Perplexity(text) => {
-                let found = engine.perplexity(text, progress)?;
-                let metrics = BTreeMap::from([("token_perplexity,none".to_owned(), found.token)]);
-                Ok(self.result(metrics, 0, vec![json!(found)]))
-            }
-        }
-    }
-
-    fn result(
-        &self,
-        metrics: BTreeMap<String, Metric>,
-        truncated: usize,
-        samples: Vec<Value>,
-    ) -> TaskResult {
-        TaskResult {
-            task: self.name().to_owned(),
-            version: self.version(),
-            n: self.len(),
-            metrics,
-            truncated,
-            samples,
-        }
-    }
-
-    fn run_gsm8k(
-        &self,
-        engine: &Engine<'_>,
-        problems: &[Problem],
-        options: &TaskOptions,
-        progress: Progress<'_>,
-    ) -> Result<TaskResult> {
-        let prompts: Vec<String> = problems
+    /// The chat template fails or refuses.
+    pub fn prompts(&self, options: &TaskOptions) -> Result<Vec<Vec<String>>> {
+        self.items
             .iter()
-            .map(|p| gsm8k_cot_prompt(&p.question))
-            .collect();
-        let options = GenerateOptions::default()
-            .with_batch_size(options.batch_size)
-            .with_max_new_tokens(options.max_new_tokens)
-            .with_stop(["Q:", "</s>", "<|im_end|>"]);
-        let answers = engine.generate(&prompts, &options, progress)?;
-        let (mut strict_right, mut flexible_right) = (0, 0);
-        let mut samples = Vec::with_capacity(problems.len());
-        for (index, (problem, answer)) in problems.iter().zip(&answers).enumerate() {
-            let target = problem.target();
-            let (strict, flexible) = (grade::strict(&answer.text), grade::flexible(&answer.text));
-            let matches = [&strict, &flexible].map(|found| grade::exact_match(found, target));
-            strict_right += usize::from(matches[0]);
-            flexible_right += usize::from(matches[1]);
-            samples.push(json!({
-                "doc_id": index,
-                "prompt": prompts[index],
-                "output": answer.text,
-                "tokens": answer.ids.len(),
-                "stop": answer.reason,
-                "target": target,
-                "strict-match": strict,
-                "flexible-extract": flexible,
-                "exact_match,strict-match": matches[0],
-                "exact_match,flexible-extract": matches[1],
-            }));
-        }
-        let n = problems.len();
-        let metrics = BTreeMap::from([
-            (
-                "exact_match,strict-match".to_owned(),
-                Metric::proportion(strict_right, n),
-            ),
-            (
-                "exact_match,flexible-extract".to_owned(),
-                Metric::proportion(flexible_right, n),
-            ),
-        ]);
-        Ok(self.result(metrics, 0, samples))
-    }
-
-    fn run_choices(
-        &self,
-        engine: &Engine<'_>,
-        documents: Vec<(String, Vec<String>, usize)>,
-        progress: Progress<'_>,
-    ) -> Result<TaskResult> {
-        let items: Vec<LoglikItem> = documents
-            .iter()
-            .map(|(context, choices, _)| LoglikItem {
-                context: context.clone(),
-                continuations: choices.iter().map(|choice| format!(" {choice}")).collect(),
-            })
-            .collect();
-        let logliks = engine.loglikelihood(&items, progress)?;
-        let mut right = 0;
-        let mut samples = Vec::with_capacity(items.len());
-        for (index, ((context, choices, answer), scores)) in
-            documents.iter().zip(&logliks.items).enumerate()
-        {
-            // The first of equal scores, as numpy's argmax has it.
-            let mut best = 0;
-            for (choice, score) in scores.iter().enumerate() {
-                if score.sum > scores[best].sum {
-                    best = choice;
+            .map(|item| match &item.question {
+                Question::Open { prompt, .. } | Question::Choices { prompt, .. } => {
+                    Ok(vec![self.context(item, prompt, options)?])
                 }
+                Question::Contexts { contexts, .. } => contexts
+                    .iter()
+                    .map(|context| self.context(item, context, options))
+                    .collect(),
+            })
+            .collect()
+    }
+
+    fn context(&self, item: &Item, prompt: &str, options: &TaskOptions) -> Result<String> {
+        let TaskDefinition {
+            delimiter,
+            separator,
+            ..
+        } = &self.definition;
+        let system = options.system_prompt.as_deref().unwrap_or_default();
+        let system = joined(system, &item.description, separator);
+        let shots: Vec<&Shot> = item.shots.iter().map(|&shot| &self.shots[shot]).collect();
+        let worked = |shots: &[&Shot]| -> String {
+            let texts = shots
+                .iter()
+                .map(|shot| format!("{}{delimiter}{}{separator}", shot.prompt, shot.answer));
+            texts.collect()
+        };
+        let Some(chat) = &options.chat else {
+            return Ok(format!("{system}{}{prompt}", worked(&shots)));
+        };
+        let mut messages = Vec::new();
+        if !system.is_empty() {
+            messages.push(ChatMessage::new("system", system));
+        }
+        if options.fewshot_as_multiturn {
+            for shot in shots {
+                messages.push(ChatMessage::new("user", &shot.prompt));
+                messages.push(ChatMessage::new("assistant", &shot.answer));
             }
-            right += usize::from(best == *answer);
-            samples.push(json!({
-                "doc_id": index,
-                "prompt": context,
-                "choices": choices,
-                "loglikelihoods": scores.iter().map(|score| score.sum).collect::<Vec<f64>>(),
-                "chosen": best,
-                "target": answer,
-                "acc": best == *answer,
-            }));
-        }
-        let metrics = BTreeMap::from([(
-            "acc,none".to_owned(),
-            Metric::proportion(right, items.len()),
-        )]);
-        Ok(self.result(metrics, logliks.truncated, samples))
-    }
-}
-
-const LETTERS: [&str; 10] = ["A", "B", "C", "D", "E", "F", "G", "H", "I", "J"];
-
-/// The prompt of `gsm8k_cot`: eight worked exemplars and the question.
-pub fn gsm8k_cot_prompt(question: &str) -> String {
-    format!("{GSM8K_COT_PREFIX}Q: {question}\nA:")
-}
-
-/// The context of `race`: the article, its earlier questions answered, and the last question.
-///
-/// A question that ends in a blank keeps only the blank, as in lm-evaluation-harness.
-pub fn race_context(passage: &Passage) -> String {
-    let mut text = format!("Article: {}\n\n", passage.article);
-    let Some((last, earlier)) = passage.questions.split_last() else {
-        return text;
-    };
-    for choice in earlier {
-        let question = &choice.question;
-        if let Some(start) = question.strip_suffix("  _  .").map(str::len) {
-            text.push_str(&question[start + 1..]);
-            text.push_str(choice.right());
+            messages.push(ChatMessage::new("user", prompt));
         } else {
-            text.push_str(&format!("Question: {question}\nAnswer: {}", choice.right()));
+            messages.push(ChatMessage::new(
+                "user",
+                format!("{}{prompt}", worked(&shots)),
+            ));
         }
-        text.push('\n');
+        chat.render(&messages, true)
     }
-    text.push_str(&last.question);
-    text
+
+    /// What stands between a context and its continuation: nothing behind a chat template's beginning of a turn.
+    pub(crate) fn delimiter(&self, options: &TaskOptions) -> &str {
+        if options.chat.is_some() {
+            ""
+        } else {
+            &self.definition.delimiter
+        }
+    }
 }
 
-/// The context of `mmlu`: subject, question and lettered choices.
-pub fn mmlu_context(question: &Choice) -> String {
-    let subject = question.subject.replace('_', " ");
-    let mut text = format!(
-        "The following are multiple choice questions (with answers) about {subject}.\n\n{}\n",
-        question.question.trim()
-    );
-    for (letter, choice) in LETTERS.iter().zip(&question.choices) {
-        text.push_str(&format!("{letter}. {choice}\n"));
-    }
-    text.push_str("Answer:");
-    text
+/// Two texts, with the separator between them unless one is empty or brings white space of its own.
+fn joined(first: &str, second: &str, separator: &str) -> String {
+    let spaced = first.is_empty()
+        || second.is_empty()
+        || first.ends_with(char::is_whitespace)
+        || second.starts_with(char::is_whitespace);
+    let between = if spaced { "" } else { separator };
+    format!("{first}{between}{second}")
 }

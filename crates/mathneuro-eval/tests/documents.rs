@@ -89,7 +89,7 @@ fn bad_files_are_named_with_their_line() {
         (
             "notes.md",
             "text",
-            "JSONL (.jsonl, .json) or CSV (.csv) is needed",
+            "JSONL (.jsonl, .json), CSV (.csv) or parquet (.parquet) is needed",
         ),
     ] {
         let error = texts(name, content).unwrap_err().to_string();

@@ -1,9 +1,12 @@
 //! Data sets: which parquet files hold a split, and their rows in the columns that tasks read.
 
+use std::path::Path;
+
 use serde_json::{Map, Value};
 
 use crate::error::{HubError, Result};
 use crate::id::DatasetId;
+use crate::parquet::for_each_row;
 use crate::python::python_literal;
 
 /// What rows are wanted for, where an argument names no split.
@@ -216,7 +219,6 @@ pub(crate) fn choose(id: &DatasetId, files: &[String], purpose: Purpose) -> Resu
 /// | EleutherAI/race: `article`, `problems` (a Python literal) | `article`, `questions`, `options`, `answers` |
 /// | ehovy/race: one question a row | one passage a row, likewise |
 /// | cais/mmlu, training part: everything in a column `train` | that column's fields |
-/// | EleutherAI/hendrycks_math: `problem`, `solution` | `question`, `answer` |
 #[derive(Default)]
 pub(crate) struct Tidy {
     /// A passage that may go on in the next row.
@@ -266,15 +268,6 @@ impl Tidy {
                 row.insert(name.to_owned(), list);
             }
         }
-        if row.contains_key("problem")
-            && row.contains_key("solution")
-            && !row.contains_key("question")
-        {
-            for (from, to) in [("problem", "question"), ("solution", "answer")] {
-                let value = row.remove(from).unwrap_or_default();
-                row.insert(to.to_owned(), value);
-            }
-        }
         Ok(Some(row))
     }
 
@@ -304,6 +297,39 @@ impl Tidy {
         row.extend(lists);
         self.passage.replace(row)
     }
+}
+
+/// Reads all rows of a data set's parquet file in the columns that tasks read: those of the hub, but both of RACE's forms as
+/// one passage a row, Python literals as lists, and a column that wraps all others left off.
+///
+/// # Errors
+/// [`HubError::Io`], [`HubError::BadParquet`], and [`HubError::BadRow`] for a literal that cannot be read.
+pub fn dataset_rows(path: &Path) -> Result<Vec<Map<String, Value>>> {
+    let mut rows = Vec::new();
+    for_each_tidy_row(path, |row| {
+        rows.push(row);
+        Ok(())
+    })?;
+    Ok(rows)
+}
+
+/// As [`dataset_rows`], one row after another.
+pub(crate) fn for_each_tidy_row(
+    path: &Path,
+    mut each: impl FnMut(Map<String, Value>) -> Result<()>,
+) -> Result<()> {
+    let mut tidy = Tidy::default();
+    let mut number = 0;
+    for_each_row(path, |row| {
+        number += 1;
+        let finished = tidy.row(row).map_err(|reason| HubError::BadRow {
+            path: path.to_owned(),
+            row: number,
+            reason,
+        })?;
+        finished.map_or(Ok(()), &mut each)
+    })?;
+    tidy.rest().map_or(Ok(()), each)
 }
 
 /// A row whose only column is a structure, as that structure.
@@ -456,18 +482,17 @@ mod tests {
     }
 
     #[test]
-    fn mmlu_and_math_get_the_columns_of_their_tasks_and_others_stay() {
+    fn mmlu_gets_the_columns_of_its_task_and_others_stay() {
         let question = json!({"question": "Q", "subject": "", "choices": ["a", "b"], "answer": 1});
         assert_eq!(
             tidy(json!([{"train": question.clone()}])),
             json!([question])
         );
-        let math = tidy(json!([{"problem": "P", "level": "Level 1", "solution": "S"}]));
-        assert_eq!(
-            math,
-            json!([{"level": "Level 1", "question": "P", "answer": "S"}])
-        );
-        let other = json!([{"text": "[not a list"}]);
-        assert_eq!(tidy(other.clone()), other);
+        for other in [
+            json!([{"text": "[not a list"}]),
+            json!([{"problem": "P", "level": "Level 1", "solution": "S"}]),
+        ] {
+            assert_eq!(tidy(other.clone()), other);
+        }
     }
 }

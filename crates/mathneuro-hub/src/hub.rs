@@ -8,13 +8,12 @@ use hf_hub::api::sync::Api;
 use tempfile::NamedTempFile;
 
 use crate::cache::{Kind, RepoCache};
-use crate::datasets::{ALL, Purpose, Split, Tidy, choose};
+use crate::datasets::{ALL, Purpose, Split, choose, for_each_tidy_row};
 use crate::error::{HubError, Result, io};
 use crate::files::{self, CONFIG, INDEX, TOKENIZER, WEIGHTS};
 use crate::id::{DatasetId, RepoId};
 use crate::listing::{Entry, Listing, list};
 use crate::options::HubOptions;
-use crate::parquet::for_each_row;
 use crate::progress::OnProgress;
 use crate::transfer::{Transfer, api};
 
@@ -328,21 +327,8 @@ fn write_rows(target: &Path, files: &[PathBuf]) -> Result<()> {
                 _ => io("write", target)(error),
             })
     };
-    let mut tidy = Tidy::default();
     for path in files {
-        let mut number = 0;
-        for_each_row(path, |row| {
-            number += 1;
-            let finished = tidy.row(row).map_err(|reason| HubError::BadRow {
-                path: path.clone(),
-                row: number,
-                reason,
-            })?;
-            finished.map_or(Ok(()), |row| write(&mut out, row))
-        })?;
-        if let Some(row) = tidy.rest() {
-            write(&mut out, row)?;
-        }
+        for_each_tidy_row(path, |row| write(&mut out, row))?;
     }
     let temporary = out
         .into_inner()

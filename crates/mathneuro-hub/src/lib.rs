@@ -33,7 +33,7 @@ mod progress;
 mod python;
 mod transfer;
 
-pub use datasets::Purpose;
+pub use datasets::{Purpose, dataset_rows};
 pub use error::{HubError, Result};
 pub use hub::{Dataset, Hub, Model, Rows};
 pub use id::{DataSource, DatasetId, ModelSource, RepoId};

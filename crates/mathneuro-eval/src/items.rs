@@ -1,0 +1,362 @@
+//! Rows to items: every template is rendered once, and everything that is wrong with a document is found here.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::Arc;
+
+use minijinja::Value;
+use serde_json::Value as Json;
+
+use crate::definition::{Choices, Kind, TaskDefinition};
+use crate::error::{EvalError, Result};
+use crate::literal;
+use crate::rng::PythonRandom;
+use crate::rows::{Row, rows_from_values};
+use crate::task::{Skipped, Task};
+use crate::template;
+
+/// A document, ready to be asked.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Item {
+    /// Its row in the file, from 0.
+    pub(crate) row: usize,
+    pub(crate) description: String,
+    pub(crate) question: Question,
+    /// Its exemplars.
+    pub(crate) shots: Vec<usize>,
+    /// The part of the results that it belongs to.
+    pub(crate) part: Option<String>,
+}
+
+/// What is asked and what is right.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) enum Question {
+    /// A prompt and the text that answers it.
+    Open { prompt: String, target: String },
+    /// A prompt, continuations and the right one.
+    Choices {
+        prompt: String,
+        choices: Vec<String>,
+        right: usize,
+    },
+    /// Contexts of one continuation and the right one.
+    Contexts {
+        contexts: Vec<String>,
+        right: usize,
+        continuation: String,
+    },
+}
+
+/// A worked example.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Shot {
+    pub(crate) prompt: String,
+    pub(crate) answer: String,
+    group: Option<String>,
+}
+
+pub(crate) struct Builder<'d> {
+    definition: &'d TaskDefinition,
+    /// The exemplars, and whether they are the documents themselves.
+    shots: Vec<Shot>,
+    own: bool,
+    generators: BTreeMap<Option<String>, PythonRandom>,
+}
+
+impl<'d> Builder<'d> {
+    /// With exemplars from these rows, else from the task file, else from the documents themselves.
+    pub(crate) fn new(definition: &'d TaskDefinition, exemplars: Option<&[Row]>) -> Result<Self> {
+        let mut builder = Self {
+            definition,
+            shots: Vec::new(),
+            own: false,
+            generators: BTreeMap::new(),
+        };
+        let fewshot = &definition.fewshot;
+        if fewshot.count == 0 {
+            return Ok(builder);
+        }
+        if let Some(rows) = exemplars {
+            builder.shots = rows
+                .iter()
+                .map(|row| builder.shot(row))
+                .collect::<Result<_>>()?;
+        } else if fewshot.samples.is_empty() {
+            builder.own = true;
+        } else {
+            let origin = format!("exemplars of task {}", definition.name);
+            let values = fewshot.samples.iter().cloned().map(Json::Object).collect();
+            let rows = rows_from_values(Path::new(&origin), values)?;
+            builder.shots = rows
+                .iter()
+                .map(|row| builder.shot(row))
+                .collect::<Result<_>>()?;
+        }
+        Ok(builder)
+    }
+
+    pub(crate) fn build(mut self, rows: &[Row], skip_bad: bool) -> Result<Task> {
+        let (mut items, mut skipped, mut places) = (Vec::new(), Vec::new(), Vec::new());
+        for (index, row) in rows.iter().enumerate() {
+            let read = self.item(index, row).and_then(|item| {
+                let shot = if self.own {
+                    Some(self.shot(row)?)
+                } else {
+                    None
+                };
+                Ok((item, shot))
+            });
+            match read {
+                Ok((item, shot)) => {
+                    places.extend(shot.is_some().then_some(self.shots.len()));
+                    self.shots.extend(shot);
+                    items.push((item, self.group(row)?));
+                }
+                Err(error) if skip_bad => skipped.push(Skipped {
+                    doc_id: index,
+                    reason: error.to_string(),
+                }),
+                Err(error) => return Err(error),
+            }
+        }
+        if items.is_empty() {
+            return Err(EvalError::NoDocuments(self.definition.name.clone()));
+        }
+        let mut finished = Vec::with_capacity(items.len());
+        for (place, (mut item, group)) in items.into_iter().enumerate() {
+            item.shots = self.draw(group, places.get(place).copied())?;
+            finished.push(item);
+        }
+        Ok(Task::new(
+            self.definition.clone(),
+            Arc::new(self.shots),
+            finished,
+            skipped,
+        ))
+    }
+
+    /// The exemplars of an item of this group: the first ones, or drawn as lm-evaluation-harness draws them, by one
+    /// generator that goes on from document to document. An item is never its own exemplar.
+    fn draw(&mut self, group: Option<String>, own: Option<usize>) -> Result<Vec<usize>> {
+        let fewshot = &self.definition.fewshot;
+        let count = fewshot.count;
+        if count == 0 {
+            return Ok(Vec::new());
+        }
+        let pool: Vec<usize> = match &group {
+            None => (0..self.shots.len()).collect(),
+            Some(_) => (0..self.shots.len())
+                .filter(|&shot| self.shots[shot].group == group)
+                .collect(),
+        };
+        let usable = pool.len() - usize::from(own.is_some());
+        if usable < count {
+            return Err(EvalError::TooFewExemplars {
+                task: self.definition.name.clone(),
+                needed: count,
+                there: usable,
+                place: group.map_or(String::new(), |group| format!(" for {group}")),
+            });
+        }
+        let drawn = if fewshot.random() {
+            let generator = self
+                .generators
+                .entry(group)
+                .or_insert_with(|| PythonRandom::new(fewshot.seed));
+            let wanted = count + usize::from(own.is_some());
+            let places = generator.sample(pool.len(), wanted);
+            places.into_iter().map(|place| pool[place]).collect()
+        } else {
+            pool
+        };
+        Ok(drawn
+            .into_iter()
+            .filter(|shot| Some(*shot) != own)
+            .take(count)
+            .collect())
+    }
+
+    fn group(&self, row: &Row) -> Result<Option<String>> {
+        let group = self.definition.fewshot.group.as_deref();
+        group.map(|column| row.text(column)).transpose()
+    }
+
+    fn shot(&self, row: &Row) -> Result<Shot> {
+        let document = self.document(row)?;
+        let (prompt, answer) = match self.question(row, &document, "fewshot.target")? {
+            Question::Open { prompt, target } => (prompt, target),
+            Question::Choices {
+                prompt,
+                choices,
+                right,
+            } => (prompt, choices[right].clone()),
+            Question::Contexts {
+                contexts,
+                right,
+                continuation,
+            } => (contexts[right].clone(), continuation),
+        };
+        // Exemplars of a task file may leave the column out: they serve every group.
+        let group = if self.definition.fewshot.samples.is_empty() {
+            self.group(row)?
+        } else {
+            None
+        };
+        Ok(Shot {
+            prompt,
+            answer,
+            group,
+        })
+    }
+
+    fn item(&self, index: usize, row: &Row) -> Result<Item> {
+        let document = self.document(row)?;
+        let part = match &self.definition.groups {
+            Some(groups) => Some(row.text(&groups.column)?),
+            None => None,
+        };
+        Ok(Item {
+            row: index,
+            description: self
+                .definition
+                .templates
+                .text("description", row, &document)?,
+            question: self.question(row, &document, "target")?,
+            shots: Vec::new(),
+            part,
+        })
+    }
+
+    /// The columns of a row and those that the task file adds. A list in a cell of a CSV file is read as one.
+    fn document(&self, row: &Row) -> Result<Value> {
+        let mut fields = row.fields().clone();
+        let csv = row
+            .path()
+            .extension()
+            .is_some_and(|e| e.eq_ignore_ascii_case("csv"));
+        for value in fields.values_mut().filter(|_| csv) {
+            let Some(text) = value.as_str() else { continue };
+            if text.starts_with(['[', '{']) {
+                let parsed = serde_json::from_str(text).ok();
+                if let Some(parsed) = parsed.or_else(|| literal::parse(text)) {
+                    *value = parsed;
+                }
+            }
+        }
+        for column in &self.definition.columns {
+            let document = template::document(&fields);
+            let templates = &self.definition.templates;
+            let value = templates.value(&column.name, &column.value, row, &document)?;
+            fields.insert(column.name.clone(), value);
+        }
+        Ok(template::document(&fields))
+    }
+
+    fn question(&self, row: &Row, document: &Value, target: &str) -> Result<Question> {
+        let templates = &self.definition.templates;
+        let prompt = || templates.text("prompt", row, document);
+        match self.definition.kind {
+            Kind::Generate | Kind::Greedy | Kind::Perplexity => {
+                let prompt = prompt()?;
+                let target = templates.text(target, row, document)?;
+                if target.trim().is_empty() {
+                    return Err(row.bad(format!(
+                        "the answer of task {} is empty",
+                        self.definition.name
+                    )));
+                }
+                Ok(Question::Open { prompt, target })
+            }
+            Kind::Choices => {
+                let choices = self.choices(row, document)?;
+                let target = templates.text(target, row, document)?;
+                let right = right_choice(row, &target, &choices)?;
+                Ok(Question::Choices {
+                    prompt: prompt()?,
+                    choices,
+                    right,
+                })
+            }
+            Kind::Contexts => {
+                let contexts = self.choices(row, document)?;
+                let target = templates.text(target, row, document)?;
+                let right = right_choice(row, &target, &contexts)?;
+                let continuation = templates.text("continuation", row, document)?;
+                Ok(Question::Contexts {
+                    contexts,
+                    right,
+                    continuation,
+                })
+            }
+        }
+    }
+
+    fn choices(&self, row: &Row, document: &Value) -> Result<Vec<String>> {
+        let definition = self.definition;
+        let templates = &definition.templates;
+        let choices = match &definition.choices {
+            None => Vec::new(),
+            Some(Choices::Each(sources)) => (0..sources.len())
+                .map(|index| templates.text(&format!("choices[{index}]"), row, document))
+                .collect::<Result<_>>()?,
+            Some(Choices::List(source)) => {
+                let value = templates.value("choices", source, row, document)?;
+                let list = value
+                    .as_array()
+                    .ok_or_else(|| row.bad(format!("`choices` is {value}; a list is needed")))?;
+                list.iter()
+                    .map(|item| match item {
+                        Json::Number(number) => Ok(number.to_string()),
+                        item => row.as_text("choices", item),
+                    })
+                    .collect::<Result<_>>()?
+            }
+        };
+        // Letters stand for choices: as many as the document has are declared.
+        let count = match document
+            .get_attr("choices")
+            .ok()
+            .and_then(|value| value.len())
+        {
+            Some(count) if matches!(definition.choices, Some(Choices::Each(_))) => count,
+            _ => choices.len(),
+        };
+        if let Some(expected) = definition.choice_count
+            && count != expected
+        {
+            return Err(EvalError::ChoiceCount {
+                path: row.path().to_owned(),
+                line: row.line(),
+                task: definition.name.clone(),
+                found: count,
+                expected,
+            });
+        }
+        if choices.len() < 2 {
+            return Err(row.bad(format!("{} choices; at least 2 are needed", choices.len())));
+        }
+        if let Some(empty) = choices.iter().position(|choice| choice.is_empty()) {
+            return Err(row.bad(format!("choice {empty} is empty")));
+        }
+        Ok(choices)
+    }
+}
+
+/// The index that a rendered target names: an index, one of the choices, or a letter.
+fn right_choice(row: &Row, target: &str, choices: &[String]) -> Result<usize> {
+    let target = target.trim();
+    let letter = || match target.as_bytes() {
+        [letter @ b'A'..=b'Z'] => Some(usize::from(letter - b'A')),
+        _ => None,
+    };
+    let index = target.parse().ok();
+    let found = index
+        .or_else(|| choices.iter().position(|choice| choice == target))
+        .or_else(letter);
+    found.filter(|&index| index < choices.len()).ok_or_else(|| {
+        row.bad(format!(
+            "answer `{target}` is not one of the {} choices (an index, a letter or a choice)",
+            choices.len()
+        ))
+    })
+}
