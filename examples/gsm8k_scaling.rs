@@ -16,7 +16,7 @@ struct Args {
     common: Common,
 
     /// Factors that the parameters are multiplied by
-    #[arg(long, value_delimiter = ',', value_name = "FACTOR,...", default_values_t = [1.1f32])]
+    #[arg(long, value_delimiter = ',', value_name = "FACTOR,...", allow_negative_numbers = true, default_values_t = [1.1f32])]
     factor: Vec<f32>,
 }
 

@@ -29,16 +29,16 @@ struct Args {
     #[arg(long, value_name = "DIR|ID")]
     model: PathBuf,
 
-    /// Texts of the skill (JSONL or CSV), or a data set on the hub: hub:openai/gsm8k
+    /// Texts of the skill (JSONL, CSV or parquet), or a data set on the hub: hub:openai/gsm8k
     #[arg(long, value_name = "FILE|ID")]
     skill: PathBuf,
 
-    /// Texts of the general set (JSONL or CSV), or a data set on the hub: hub:ehovy/race
+    /// Texts of the general set (JSONL, CSV or parquet), or a data set on the hub: hub:ehovy/race
     #[arg(long, value_name = "FILE|ID")]
     general: PathBuf,
 
     /// Texts a set
-    #[arg(long, default_value_t = 100)]
+    #[arg(long, default_value_t = 100, value_parser = at_least_one)]
     texts: usize,
 
     /// Draws with replacement from these texts, for the last row; 0 leaves it out
@@ -46,7 +46,7 @@ struct Args {
     draws: usize,
 
     /// Longest text in tokens
-    #[arg(long, default_value_t = 256)]
+    #[arg(long, default_value_t = 256, value_parser = at_least_one)]
     max_length: usize,
 
     /// Fractions of each weight matrix that count as important
@@ -56,6 +56,14 @@ struct Args {
     /// Seed of every draw
     #[arg(long, default_value_t = 0)]
     seed: u64,
+}
+
+fn at_least_one(text: &str) -> Result<usize, String> {
+    match text.parse() {
+        Ok(0) => Err("at least 1 is needed".to_owned()),
+        Ok(number) => Ok(number),
+        Err(_) => Err("a whole number is needed".to_owned()),
+    }
 }
 
 /// The norms of each text of the skill and of the general set.

@@ -1,11 +1,10 @@
 //! The arguments that both experiments share.
 
-use std::path::PathBuf;
+use std::fmt;
+use std::path::{Path, PathBuf};
 
+use anyhow::{Context, Result};
 use clap::{Args, ValueEnum};
-use serde_json::{Value, json};
-
-use crate::folder::Settings;
 
 /// Model, data, sizes and output of an experiment.
 #[derive(Debug, Clone, Args)]
@@ -15,7 +14,7 @@ pub struct Common {
     #[arg(long, value_name = "DIR|ID")]
     pub model: PathBuf,
 
-    /// Texts of the skill (JSONL or CSV), for example GSM8K's training split, or a data set on the hub: hub:openai/gsm8k,
+    /// Texts of the skill (JSONL, CSV or parquet), for example GSM8K's training split, or a data set on the hub: hub:openai/gsm8k,
     /// hub:openai/gsm8k/main/train
     #[arg(long, value_name = "FILE|ID")]
     pub skill: PathBuf,
@@ -44,7 +43,8 @@ pub struct Common {
     #[arg(long, value_name = "FILE")]
     pub perplexity: Vec<PathBuf>,
 
-    /// A further task: its name or task file, its documents, and where it draws worked examples from a file that file;
+    /// A further task: its name or task file, its documents (a file or a data set on the hub), and where it draws worked
+    /// examples from a file that file;
     /// `arithmetic=generated` needs no file. Repeat for several; docs/tasks.md lists the names
     #[arg(long, value_name = "NAME|FILE=DOCUMENTS[,EXEMPLARS]")]
     pub task: Vec<String>,
@@ -66,7 +66,7 @@ pub struct Common {
     pub texts: usize,
 
     /// Fractions of each weight matrix that count as important
-    #[arg(long, value_delimiter = ',', value_name = "K,K,...",
+    #[arg(long, value_delimiter = ',', value_name = "K,K,...", allow_negative_numbers = true,
           default_values_t = [0.0001, 0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.15])]
     pub k: Vec<f64>,
 
@@ -110,6 +110,10 @@ pub struct Common {
     #[arg(long, value_name = "GLOB")]
     pub exclude: Vec<String>,
 
+    /// Fail when an expert of a mixture saw no token of a set, instead of listing it
+    #[arg(long)]
+    pub require_observed: bool,
+
     /// Output folder; the same command with the same folder goes on where it was stopped
     #[arg(long, value_name = "DIR")]
     pub out: PathBuf,
@@ -130,53 +134,56 @@ pub enum Dtype {
     F32,
 }
 
-impl Common {
-    /// The settings that decide the numbers of a row. K, the operation and its factor are part of a row's own
-    /// name instead, so that pruning and scaling may share a folder, its norms and its unedited row.
-    pub fn settings(&self) -> Settings {
-        let path = |path: &PathBuf| Value::from(path.display().to_string());
-        let optional = |file: &Option<PathBuf>| file.as_ref().map_or(Value::Null, path);
-        let list = |files: &[PathBuf]| Value::from(files.iter().map(path).collect::<Vec<_>>());
-        let entries = [
-            ("model", path(&self.model)),
-            ("skill", path(&self.skill)),
-            ("general", list(&self.general)),
-            ("text_column", json!(self.text_column)),
-            ("gsm8k", optional(&self.gsm8k)),
-            ("race", optional(&self.race)),
-            ("mmlu", optional(&self.mmlu)),
-            ("perplexity", list(&self.perplexity)),
-            ("texts", json!(self.texts)),
-            ("seed", json!(self.seed)),
-            ("questions", json!(self.questions)),
-            ("max_new_tokens", json!(self.max_new_tokens)),
-            ("max_length", json!(self.max_length)),
-            ("dtype", json!(format!("{:?}", self.dtype).to_lowercase())),
-            ("device", json!(self.device)),
-            ("include", json!(self.include)),
-            ("exclude", json!(self.exclude)),
-        ];
-        // Only what is asked for: folders of runs without these stay usable.
-        let further = [
-            ("task", !self.task.is_empty(), json!(self.task)),
-            ("apply_chat_template", self.apply_chat_template, json!(true)),
-            (
-                "system_prompt",
-                self.system_prompt.is_some(),
-                json!(self.system_prompt),
-            ),
-            (
-                "fewshot_as_multiturn",
-                self.fewshot_as_multiturn,
-                json!(true),
-            ),
-        ];
-        let given = further.into_iter().filter(|(_, given, _)| *given);
-        let given = given.map(|(name, _, value)| (name, value));
-        entries
-            .into_iter()
-            .chain(given)
-            .map(|(name, value)| (name.to_owned(), value))
-            .collect()
+/// A `--task`, taken apart.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FurtherTask {
+    /// A built-in task's name, or a task file.
+    pub name: String,
+    /// Its documents; `None` for those that the task generates.
+    pub documents: Option<PathBuf>,
+    /// The file that worked examples are drawn from.
+    pub exemplars: Option<PathBuf>,
+}
+
+impl FurtherTask {
+    /// Its data files.
+    pub fn files(&self) -> impl Iterator<Item = &Path> {
+        self.documents
+            .iter()
+            .chain(&self.exemplars)
+            .map(PathBuf::as_path)
+    }
+}
+
+/// Reads `NAME|FILE=DOCUMENTS[,EXEMPLARS]`.
+///
+/// # Errors
+/// There is no `=`.
+pub fn further_task(given: &str) -> Result<FurtherTask> {
+    let (name, files) = given
+        .split_once('=')
+        .with_context(|| format!("--task {given}: NAME=DOCUMENTS or FILE=DOCUMENTS is needed"))?;
+    let (documents, exemplars) = match files.split_once(',') {
+        Some((documents, exemplars)) => (documents, Some(exemplars.into())),
+        None => (files, None),
+    };
+    Ok(FurtherTask {
+        name: name.to_owned(),
+        documents: (documents != "generated").then(|| documents.into()),
+        exemplars,
+    })
+}
+
+impl fmt::Display for FurtherTask {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let documents = self
+            .documents
+            .as_deref()
+            .unwrap_or_else(|| "generated".as_ref());
+        write!(f, "{}={}", self.name, documents.display())?;
+        match &self.exemplars {
+            Some(file) => write!(f, ",{}", file.display()),
+            None => Ok(()),
+        }
     }
 }

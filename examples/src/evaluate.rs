@@ -1,14 +1,18 @@
 //! The tasks that every row is measured by.
 
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use anyhow::{Context, Result, bail};
+use mathneuro_core::capture::TextTokenizer;
 use mathneuro_core::checkpoint::write_atomic;
 use mathneuro_core::draw_without_replacement;
-use mathneuro_core::eval::{ChatTemplate, Engine, Task, TaskDefinition, TaskOptions, TaskResult};
+use mathneuro_core::eval::{
+    ChatTemplate, Engine, Task, TaskDefinition, TaskOptions, TaskResult, read_text,
+};
 
-use crate::args::Common;
+use crate::args::{Common, FurtherTask, further_task};
+use crate::held_out::HeldOut;
 use crate::interrupt::Interrupt;
 use crate::progress;
 
@@ -24,8 +28,9 @@ struct Entry {
 pub struct Suite {
     entries: Vec<Entry>,
     options: TaskOptions,
-    /// Per evaluated file the rows that were drawn: they are left out of calibration.
-    held_out: BTreeMap<PathBuf, Vec<usize>>,
+    held_out: HeldOut,
+    /// Texts whose perplexity is measured, by task.
+    texts: Vec<(String, String)>,
 }
 
 impl Suite {
@@ -48,7 +53,8 @@ impl Suite {
         let mut suite = Self {
             entries: Vec::new(),
             options,
-            held_out: BTreeMap::new(),
+            held_out: HeldOut::default(),
+            texts: Vec::new(),
         };
         let named = [
             (&args.gsm8k, Task::gsm8k_cot as fn(&Path) -> _),
@@ -58,40 +64,25 @@ impl Suite {
         for (path, read) in named {
             let Some(path) = path else { continue };
             let task = read(path)?;
-            let (task, drawn) = draw(task, args);
-            suite.entries.push(Entry {
-                name: task.name().to_owned(),
-                task,
-            });
-            suite
-                .held_out
-                .entry(canonical(path)?)
-                .or_default()
-                .extend(drawn);
+            suite.add(task, Some(path), args)?;
         }
         for given in &args.task {
-            let (task, documents) = further_task(given, args.seed)?;
-            let (task, drawn) = draw(task, args);
-            suite.entries.push(Entry {
-                name: task.name().to_owned(),
-                task,
-            });
-            if let Some(path) = documents {
-                suite
-                    .held_out
-                    .entry(canonical(&path)?)
-                    .or_default()
-                    .extend(drawn);
-            }
+            let given = further_task(given)?;
+            suite.add(
+                read_task(&given, args.seed)?,
+                given.documents.as_deref(),
+                args,
+            )?;
         }
         for path in &args.perplexity {
-            let text = std::fs::read_to_string(path)
-                .with_context(|| format!("cannot read {}", path.display()))?;
+            let text = read_text(path)?;
             let stem = path.file_stem().unwrap_or_default().to_string_lossy();
             let name = format!("perplexity-{stem}");
+            suite.texts.push((name.clone(), text.clone()));
             suite.entries.push(Entry {
                 name,
-                task: Task::perplexity(text)?,
+                task: Task::perplexity(text)
+                    .with_context(|| format!("--perplexity {}", path.display()))?,
             });
         }
         if suite.entries.is_empty() {
@@ -130,15 +121,41 @@ impl Suite {
             .collect()
     }
 
-    /// The rows of a file that are evaluated and must not be calibrated on.
+    /// Whether texts that look too short for a perplexity are.
     ///
     /// # Errors
-    /// The path cannot be resolved.
-    pub fn held_out(&self, path: &Path) -> Result<&[usize]> {
-        Ok(self
-            .held_out
-            .get(&canonical(path)?)
-            .map_or(&[], Vec::as_slice))
+    /// One is.
+    pub fn check(&self, tokenizer: &TextTokenizer) -> Result<()> {
+        const SHORT: usize = 64;
+        for (name, text) in self.texts.iter().filter(|(_, text)| text.len() < SHORT) {
+            let tokens = tokenizer.encode(text, false)?.len();
+            if tokens < 3 {
+                bail!("{name}: the text has {tokens} tokens; at least 3 are needed");
+            }
+        }
+        Ok(())
+    }
+
+    /// What is evaluated and must not be calibrated on.
+    pub fn held_out(&self) -> &HeldOut {
+        &self.held_out
+    }
+
+    /// Adds the questions drawn of a task.
+    fn add(&mut self, task: Task, documents: Option<&Path>, args: &Common) -> Result<()> {
+        let wanted = match args.questions {
+            0 => task.len(),
+            questions => questions,
+        };
+        let drawn = draw_without_replacement(task.len(), wanted, args.seed);
+        if let Some(path) = documents {
+            self.held_out.add(path, &drawn)?;
+        }
+        self.entries.push(Entry {
+            name: task.name().to_owned(),
+            task: task.subset(&drawn),
+        });
+        Ok(())
     }
 
     /// Runs one task, and writes its samples.
@@ -172,39 +189,19 @@ impl Suite {
     }
 }
 
-/// The questions of an experiment, and their places in the file.
-fn draw(task: Task, args: &Common) -> (Task, Vec<usize>) {
-    let wanted = if args.questions == 0 {
-        task.len()
-    } else {
-        args.questions
+/// A task as it is named on the command line.
+fn read_task(given: &FurtherTask, seed: u64) -> Result<Task> {
+    let mut definition = match given.name.ends_with(".toml") {
+        true => TaskDefinition::from_file(given.name.as_ref())?,
+        false => TaskDefinition::builtin(&given.name)?,
     };
-    let drawn = draw_without_replacement(task.len(), wanted, args.seed);
-    (task.subset(&drawn), drawn)
-}
-
-/// A task as it is named on the command line, and the file of its documents.
-fn further_task(given: &str, seed: u64) -> Result<(Task, Option<PathBuf>)> {
-    let (name, files) = given
-        .split_once('=')
-        .with_context(|| format!("--task {given}: NAME=DOCUMENTS or FILE=DOCUMENTS is needed"))?;
-    let mut definition = if name.ends_with(".toml") {
-        TaskDefinition::from_file(Path::new(name))?
-    } else {
-        TaskDefinition::builtin(name)?
-    };
-    let (documents, exemplars) = match files.split_once(',') {
-        Some((documents, exemplars)) => (documents, Some(exemplars)),
-        None => (files, None),
-    };
-    if let Some(exemplars) = exemplars {
+    if let Some(exemplars) = &given.exemplars {
         definition = definition.with_exemplar_file(exemplars);
     }
-    if documents == "generated" {
-        return Ok((definition.generate(seed)?, None));
-    }
-    let path = PathBuf::from(documents);
-    Ok((definition.read(&path)?, Some(path)))
+    Ok(match &given.documents {
+        Some(path) => definition.read(path)?,
+        None => definition.generate(seed)?,
+    })
 }
 
 /// What a result does not hold, in a line each: items cut, left out, or without an end.
@@ -245,9 +242,4 @@ pub fn summary(result: &TaskResult) -> String {
         })
         .collect();
     metrics.join("; ")
-}
-
-fn canonical(path: &Path) -> Result<PathBuf> {
-    path.canonicalize()
-        .with_context(|| format!("cannot read {}", path.display()))
 }

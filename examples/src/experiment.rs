@@ -1,12 +1,13 @@
 //! The experiment: norms -> masks -> edited models -> rows. Each step first looks for what is already on disk.
 
 use std::collections::BTreeMap;
+use std::path::Path;
 
 use anyhow::{Context, Result, bail};
-use mathneuro_core::capture::tch::{Device, Kind};
+use mathneuro_core::capture::tch::Kind;
 use mathneuro_core::capture::{CollectOptions, LoadOptions, Model, TextTokenizer, collect_norms};
 use mathneuro_core::checkpoint::write_atomic;
-use mathneuro_core::edit::apply_from;
+use mathneuro_core::edit::{apply_from, check_masks};
 use mathneuro_core::eval::{Engine, TaskResult};
 use mathneuro_core::{
     Checkpoint, EditOptions, EditReport, Isolate, MaskSet, NormStats, Operation, ParameterFilter,
@@ -15,9 +16,12 @@ use mathneuro_core::{
 };
 
 use crate::args::{Common, Dtype};
+use crate::check;
 use crate::evaluate::{Suite, remarks, summary};
 use crate::folder::RunFolder;
+use crate::inputs;
 use crate::interrupt::Interrupt;
+use crate::modules::{self, ModuleCount};
 use crate::plot;
 use crate::progress;
 use crate::report;
@@ -36,34 +40,57 @@ pub fn run(
     operations: &[Operation],
     interrupt: &Interrupt,
 ) -> Result<()> {
-    check_numbers(args, operations)?;
+    let result = run_rows(title, args, operations, interrupt);
+    if interrupt.raised() {
+        return result.with_context(|| {
+            format!(
+                "stopped; what is finished is in {}, and the same command goes on from there",
+                args.out.display()
+            )
+        });
+    }
+    result
+}
+
+fn run_rows(
+    title: &str,
+    args: &Common,
+    operations: &[Operation],
+    interrupt: &Interrupt,
+) -> Result<()> {
+    check::numbers(args, operations)?;
     // From here on `args` names local files, and `exact` what they are.
     let (paths, exact) = Sources::new(interrupt).all(args)?;
     let args = &paths;
     let checkpoint = Checkpoint::open(&args.model)?;
     let suite = Suite::read(args)?;
     let sets = TextSet::read_all(args, &suite)?;
-    let device = parse_device(&args.device)?;
-    let mut options = LoadOptions::default().with_device(device);
+    let mut options = LoadOptions::default().with_device(check::device(&args.device)?);
     match args.dtype {
         Dtype::Auto => {}
         Dtype::Bf16 => options = options.with_dtype(Kind::BFloat16),
         Dtype::F32 => options = options.with_dtype(Kind::Float),
     }
     eprintln!("Loading {}", exact.model.display());
+    check::weights(&checkpoint)?;
     let model = Model::load(&checkpoint, &options)?;
     let tokenizer = TextTokenizer::from_dir(&args.model)?;
+    suite.check(&tokenizer)?;
     if model.tied_head() {
         eprintln!("The output head is tied to the embedding: it is neither scored nor edited.");
     }
+    let linears: Vec<&str> = model.linears().iter().map(|l| l.name.as_str()).collect();
+    let filter = check::filter(args, &linears)?;
+    let settings = inputs::settings(args, &exact, &checkpoint, &suite)?;
 
     // Only now: bad input leaves no folder behind.
-    let folder = RunFolder::claim(&args.out, &exact.settings())?;
+    let folder = RunFolder::claim(&args.out, &settings)?;
     let mut experiment = Experiment {
         args,
         checkpoint: &checkpoint,
         model,
         tokenizer,
+        filter,
         folder,
         interrupt,
     };
@@ -76,7 +103,7 @@ pub fn run(
         eprintln!("Row {} of {}: {}", index + 1, rows.len(), variant.id());
         let row = experiment.row(&suite, variant)?;
         finished.push(row);
-        let document = report::document(title, &exact, &checkpoint, &suite, &finished)?;
+        let document = report::document(title, args, &settings, &checkpoint, &suite, &finished)?;
         experiment
             .folder
             .finish(&format!("{title}.json"), &document)?;
@@ -93,48 +120,6 @@ pub fn run(
     Ok(())
 }
 
-/// What can be told of the numbers before anything is computed.
-fn check_numbers(args: &Common, operations: &[Operation]) -> Result<()> {
-    for (index, &k) in args.k.iter().enumerate() {
-        if !(0.0..=1.0).contains(&k) {
-            bail!("K = {k} is outside [0, 1]");
-        }
-        if args.k[..index].contains(&k) {
-            bail!("K = {k} is given twice");
-        }
-    }
-    for operation in operations {
-        if let Operation::Scale(factor) = operation
-            && !factor.is_finite()
-        {
-            bail!("factor {factor} is not a finite number");
-        }
-    }
-    for (flag, value) in [("--texts", args.texts), ("--batch", args.batch)] {
-        if value == 0 {
-            bail!("{flag} is 0; at least 1 is needed");
-        }
-    }
-    if args.repeats == 0 {
-        bail!("--repeats is 0; at least 1 is needed");
-    }
-    Ok(())
-}
-
-/// `cpu`, `cuda` or `cuda:N`.
-fn parse_device(text: &str) -> Result<Device> {
-    let index = match text {
-        "cpu" => return Ok(Device::Cpu),
-        "cuda" => Some(0),
-        other => other
-            .strip_prefix("cuda:")
-            .and_then(|index| index.parse().ok()),
-    };
-    index
-        .map(Device::Cuda)
-        .with_context(|| format!("device `{text}` is not cpu, cuda or cuda:N"))
-}
-
 /// One finished row.
 #[derive(Debug)]
 pub struct Row {
@@ -142,6 +127,8 @@ pub struct Row {
     pub variant: Variant,
     /// What the edit did, if there was one.
     pub edit: Option<EditReport>,
+    /// Where the edited parameters are, by kind of module.
+    pub modules: Option<BTreeMap<String, ModuleCount>>,
     /// Scores by task.
     pub scores: BTreeMap<String, TaskResult>,
 }
@@ -151,6 +138,7 @@ struct Experiment<'a> {
     checkpoint: &'a Checkpoint,
     model: Model,
     tokenizer: TextTokenizer,
+    filter: ParameterFilter,
     folder: RunFolder,
     interrupt: &'a Interrupt,
 }
@@ -161,8 +149,9 @@ impl Experiment<'_> {
         let wanted = |source, k| format!("masks/{}.mask.safetensors", mask_id(source, k, repeat));
         let mut missing = Vec::new();
         for &k in &self.args.k {
-            let random = self.folder.path(&wanted(Source::Random, k))?;
-            if !random.is_file() || !self.folder.path(&wanted(Source::Isolated, k))?.is_file() {
+            let random = self.folder.existing(&wanted(Source::Random, k))?;
+            let isolated = self.folder.existing(&wanted(Source::Isolated, k))?;
+            if random.is_none() || isolated.is_none() {
                 missing.push(k);
             }
         }
@@ -171,7 +160,8 @@ impl Experiment<'_> {
         }
         let mut isolate = Isolate::new(self.checkpoint)
             .ks(missing)
-            .filter(self.filter()?);
+            .filter(self.filter.clone())
+            .require_observed(self.args.require_observed);
         for (index, set) in sets.iter().enumerate() {
             let norms = self.norms(set, repeat)?;
             isolate = if index == 0 {
@@ -181,7 +171,15 @@ impl Experiment<'_> {
             };
         }
         eprintln!("Selecting parameters for {} values of K", self.args.k.len());
-        for set in isolate.run()?.into_sets() {
+        let isolation = isolate.run()?;
+        for (set, experts) in isolation.unobserved() {
+            eprintln!(
+                "  {} experts saw no token of {set} and are in no top set of it, for example {}",
+                experts.len(),
+                experts.first().map_or("", String::as_str)
+            );
+        }
+        for set in isolation.into_sets() {
             let seed = self.args.seed.wrapping_add(repeat);
             let random = random_like(&set.isolated, seed);
             save_masks(&random, self.folder.path(&wanted(Source::Random, set.k))?)?;
@@ -201,24 +199,27 @@ impl Experiment<'_> {
         Ok(())
     }
 
-    fn filter(&self) -> Result<ParameterFilter> {
-        let mut filter = ParameterFilter::all();
-        for glob in &self.args.include {
-            filter = filter.include(glob)?;
-        }
-        for glob in &self.args.exclude {
-            filter = filter.exclude(glob)?;
-        }
-        Ok(filter)
-    }
-
     fn norms(&self, set: &TextSet, repeat: u64) -> Result<NormStats> {
-        let path = self
-            .folder
-            .path(&format!("norms/{}-r{repeat}.norms.safetensors", set.name))?;
-        if path.is_file() {
-            return Ok(load_norms(path)?);
+        let file = format!("norms/{}-r{repeat}.norms.safetensors", set.name);
+        if let Some(path) = self.folder.existing(&file)? {
+            let norms = load_norms(&path).with_context(|| computed_again(&path))?;
+            let (fingerprint, texts) = (self.checkpoint.fingerprint()?, self.args.texts as u64);
+            if norms.meta().fingerprint.as_deref() != Some(fingerprint) || norms.texts() != texts {
+                bail!(
+                    "{} is not of this run: it holds {} texts on {}, and {texts} on {fingerprint} are needed; {}",
+                    path.display(),
+                    norms.texts(),
+                    norms
+                        .meta()
+                        .fingerprint
+                        .as_deref()
+                        .unwrap_or("an unknown model"),
+                    computed_again(&path)
+                );
+            }
+            return Ok(norms);
         }
+        let path = self.folder.path(&file)?;
         let seed = self.args.seed.wrapping_add(repeat);
         let drawn = draw_with_replacement(set.texts.len(), self.args.texts, seed);
         let bar = progress::bar(&format!("Norms of {}", set.name), drawn.len() as u64);
@@ -253,12 +254,16 @@ impl Experiment<'_> {
                 scores.insert(task, found);
             }
         }
+        let modules_file = format!("rows/{id}/modules.json");
+        let mut modules = self.folder.finished(&modules_file)?;
         let complete = scores.len() == suite.tasks().len();
-        if complete && (edit.is_some() || *variant == Variant::Unedited) {
+        let edited = edit.is_some() && modules.is_some();
+        if complete && (edited || *variant == Variant::Unedited) {
             self.save_checkpoint(variant)?;
             return Ok(Row {
                 variant: variant.clone(),
                 edit,
+                modules,
                 scores,
             });
         }
@@ -267,6 +272,9 @@ impl Experiment<'_> {
             let report = self.edit_in_memory(masks, *operation)?;
             self.folder.finish(&edit_file, &report)?;
             edit = Some(report);
+            let counts = modules::count(&self.model, masks)?;
+            self.folder.finish(&modules_file, &counts)?;
+            modules = Some(counts);
         }
         for task in suite.tasks() {
             if scores.contains_key(&task) {
@@ -292,6 +300,7 @@ impl Experiment<'_> {
         Ok(Row {
             variant: variant.clone(),
             edit,
+            modules,
             scores,
         })
     }
@@ -303,8 +312,19 @@ impl Experiment<'_> {
         else {
             return Ok(None);
         };
-        let path = format!("masks/{}.mask.safetensors", mask_id(*source, *k, *repeat));
-        Ok(Some(load_masks(self.folder.path(&path)?)?))
+        let file = format!("masks/{}.mask.safetensors", mask_id(*source, *k, *repeat));
+        let path = self.folder.path(&file)?;
+        let masks = load_masks(&path).with_context(|| computed_again(&path))?;
+        check_masks(self.checkpoint, &masks, &EditOptions::default())
+            .with_context(|| format!("{}: {}", path.display(), computed_again(&path)))?;
+        if masks.meta().k != Some(*k) {
+            bail!(
+                "{} is of another K than {k}; {}",
+                path.display(),
+                computed_again(&path)
+            );
+        }
+        Ok(Some(masks))
     }
 
     fn edit_in_memory(&mut self, masks: &MaskSet, operation: Operation) -> Result<EditReport> {
@@ -337,7 +357,9 @@ impl Experiment<'_> {
             return Ok(());
         }
         let target = self.folder.path(&format!("checkpoints/{}", variant.id()))?;
-        if target.join("config.json").is_file() {
+        if target.exists() {
+            Checkpoint::open(&target)
+                .with_context(|| format!("delete {} to have it written again", target.display()))?;
             return Ok(());
         }
         let masks = self.masks(variant)?.context("an edited row has masks")?;
@@ -351,4 +373,8 @@ impl Experiment<'_> {
         eprintln!("  edited checkpoint: {}", target.display());
         Ok(())
     }
+}
+
+fn computed_again(path: &Path) -> String {
+    format!("delete {} to have it computed again", path.display())
 }

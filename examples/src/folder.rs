@@ -1,7 +1,7 @@
 //! The output folder of an experiment: who owns it, what is finished in it, what a second start may reuse.
 
 use std::collections::BTreeMap;
-use std::fs;
+use std::fs::{self, File, TryLockError};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
@@ -10,6 +10,7 @@ use serde::{Serialize, de::DeserializeOwned};
 use serde_json::Value;
 
 const SETTINGS: &str = "run.json";
+const LOCK: &str = "run.lock";
 
 /// Settings that decide every number in the folder, by name.
 pub type Settings = BTreeMap<String, Value>;
@@ -18,6 +19,8 @@ pub type Settings = BTreeMap<String, Value>;
 #[derive(Debug)]
 pub struct RunFolder {
     root: PathBuf,
+    /// Held until the run ends.
+    _lock: File,
 }
 
 impl RunFolder {
@@ -27,8 +30,32 @@ impl RunFolder {
     /// The folder holds something else, or a run with other settings; the message lists the differences.
     pub fn claim(root: &Path, settings: &Settings) -> Result<Self> {
         let file = root.join(SETTINGS);
-        if file.is_file() {
-            let found: Settings = read_json(&file)?;
+        let known = file.exists();
+        if !known && root.exists() {
+            let entries = fs::read_dir(root)
+                .with_context(|| format!("cannot use {} as output folder", root.display()))?;
+            for entry in entries {
+                let name = entry?.file_name();
+                if name != LOCK {
+                    bail!(
+                        "output folder {} holds something else (for example {}); choose a new or empty folder",
+                        root.display(),
+                        name.to_string_lossy()
+                    );
+                }
+            }
+        }
+        fs::create_dir_all(root)
+            .with_context(|| format!("cannot create output folder {}", root.display()))?;
+        let lock = lock(root)?;
+        if known {
+            let found: Settings = read_json(&file).with_context(|| {
+                format!(
+                    "{} says what the folder was made from; without it nothing in {} can be gone on from: choose another --out",
+                    file.display(),
+                    root.display()
+                )
+            })?;
             let differences = differences(&found, settings);
             if !differences.is_empty() {
                 bail!(
@@ -38,23 +65,11 @@ impl RunFolder {
                 );
             }
         } else {
-            if root.exists() {
-                let mut entries = fs::read_dir(root)
-                    .with_context(|| format!("cannot use {} as output folder", root.display()))?;
-                if let Some(entry) = entries.next() {
-                    bail!(
-                        "output folder {} holds something else (for example {}); choose a new or empty folder",
-                        root.display(),
-                        entry?.file_name().to_string_lossy()
-                    );
-                }
-            }
-            fs::create_dir_all(root)
-                .with_context(|| format!("cannot create output folder {}", root.display()))?;
             write_json(&file, settings)?;
         }
         Ok(Self {
             root: root.to_owned(),
+            _lock: lock,
         })
     }
 
@@ -71,17 +86,26 @@ impl RunFolder {
         Ok(path)
     }
 
+    /// The path of a file that is there, or `None`.
+    ///
+    /// # Errors
+    /// Something else than a file has its name.
+    pub fn existing(&self, relative: &str) -> Result<Option<PathBuf>> {
+        let path = self.root.join(relative);
+        if path.exists() && !path.is_file() {
+            bail!("{} is not a file; move it away", path.display());
+        }
+        Ok(path.is_file().then_some(path))
+    }
+
     /// Reads a finished part, or `None` when it is not there yet.
     ///
     /// # Errors
     /// The file is there but cannot be read.
     pub fn finished<T: DeserializeOwned>(&self, relative: &str) -> Result<Option<T>> {
-        let path = self.root.join(relative);
-        if path.is_file() {
-            read_json(&path).map(Some)
-        } else {
-            Ok(None)
-        }
+        self.existing(relative)?
+            .map(|path| finished_part(&path))
+            .transpose()
     }
 
     /// Writes a finished part; it is there complete or not at all.
@@ -93,6 +117,21 @@ impl RunFolder {
     }
 }
 
+/// Takes the folder for this process; the system gives it back when the process ends, however it does.
+fn lock(root: &Path) -> Result<File> {
+    let path = root.join(LOCK);
+    let file = File::create(&path).with_context(|| format!("cannot write {}", path.display()))?;
+    match file.try_lock() {
+        Err(TryLockError::WouldBlock) => bail!(
+            "another run is working in {}; wait for it, or choose another --out",
+            root.display()
+        ),
+        // Some network file systems have no locks; working without one is better than not at all.
+        Ok(()) | Err(TryLockError::Error(_)) => Ok(file),
+    }
+}
+
+/// Where two settings differ, in a line each. Where a file lies does not matter, what is in it does.
 fn differences(found: &Settings, asked: &Settings) -> Vec<String> {
     let mut names: Vec<&String> = found.keys().chain(asked.keys()).collect();
     names.sort();
@@ -100,25 +139,36 @@ fn differences(found: &Settings, asked: &Settings) -> Vec<String> {
     let show = |value: Option<&Value>| value.map_or("nothing".to_owned(), Value::to_string);
     names
         .into_iter()
-        .filter(|name| found.get(*name) != asked.get(*name))
-        .map(|name| {
-            format!(
-                "{name}: there {}, now {}",
-                show(found.get(name)),
-                show(asked.get(name))
-            )
-        })
+        .map(|name| (name, found.get(name), asked.get(name)))
+        .filter(|(_, there, now)| there.map(content) != now.map(content))
+        .map(|(name, there, now)| format!("{name}: there {}, now {}", show(there), show(now)))
         .collect()
+}
+
+/// A setting without the paths of its files.
+fn content(value: &Value) -> Value {
+    match value {
+        Value::Array(items) => items.iter().map(content).collect(),
+        Value::Object(fields) => {
+            let kept = fields.iter().filter(|(name, _)| *name != "path");
+            Value::Object(kept.map(|(n, v)| (n.clone(), v.clone())).collect())
+        }
+        other => other.clone(),
+    }
+}
+
+fn finished_part<T: DeserializeOwned>(path: &Path) -> Result<T> {
+    read_json(path).with_context(|| {
+        format!(
+            "{} is damaged; delete it to have it computed again",
+            path.display()
+        )
+    })
 }
 
 fn read_json<T: DeserializeOwned>(path: &Path) -> Result<T> {
     let bytes = fs::read(path).with_context(|| format!("cannot read {}", path.display()))?;
-    serde_json::from_slice(&bytes).with_context(|| {
-        format!(
-            "{} is damaged; delete it to compute it again",
-            path.display()
-        )
-    })
+    Ok(serde_json::from_slice(&bytes)?)
 }
 
 fn write_json<T: Serialize + ?Sized>(path: &Path, value: &T) -> Result<()> {
@@ -146,6 +196,9 @@ mod tests {
         let folder = RunFolder::claim(&root, &settings(1)).unwrap();
         assert_eq!(folder.finished::<u32>("rows/a.json").unwrap(), None);
         folder.finish("rows/a.json", &7u32).unwrap();
+        let second = RunFolder::claim(&root, &settings(1)).unwrap_err();
+        assert!(second.to_string().contains("another run"), "{second}");
+        drop(folder);
         let again = RunFolder::claim(&root, &settings(1)).unwrap();
         assert_eq!(again.finished::<u32>("rows/a.json").unwrap(), Some(7));
     }
@@ -159,6 +212,23 @@ mod tests {
             .to_string();
         assert!(message.contains("seed: there 1, now 2"), "{message}");
         assert!(!message.contains("model"), "{message}");
+    }
+
+    #[test]
+    fn files_are_compared_by_content_and_not_by_place() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = |path: &str, sha256: &str| {
+            let file = serde_json::json!({ "path": path, "name": "a.jsonl", "sha256": sha256 });
+            Settings::from([("general".to_owned(), Value::from(vec![file]))])
+        };
+        RunFolder::claim(dir.path(), &file("a.jsonl", "1234")).unwrap();
+        RunFolder::claim(dir.path(), &file("./a.jsonl", "1234")).unwrap();
+        let error = RunFolder::claim(dir.path(), &file("a.jsonl", "5678"));
+        let message = error.unwrap_err().to_string();
+        assert!(
+            message.contains("a.jsonl") && message.contains("1234") && message.contains("5678"),
+            "{message}"
+        );
     }
 
     #[test]

@@ -2,11 +2,15 @@
 //! beside a random control. The two examples only differ in what they do to a parameter.
 
 pub mod args;
+pub mod check;
 pub mod compare;
 pub mod evaluate;
 pub mod experiment;
 pub mod folder;
+pub mod held_out;
+pub mod inputs;
 pub mod interrupt;
+pub mod modules;
 pub mod plot;
 pub mod progress;
 pub mod report;

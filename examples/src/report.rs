@@ -10,6 +10,7 @@ use serde_json::{Value, json};
 use crate::args::Common;
 use crate::evaluate::Suite;
 use crate::experiment::Row;
+use crate::folder::Settings;
 use crate::plot::{Panel, Series};
 use crate::variant::Variant;
 use mathneuro_core::eval::Metric;
@@ -52,12 +53,13 @@ fn columns(suite: &Suite, rows: &[Row]) -> Vec<(String, String, String, f64)> {
     columns
 }
 
-/// The table in Markdown: one row per edit, value and standard error per metric.
+/// The table in Markdown: one row per edit, value and 95 % interval per metric.
 pub fn table(suite: &Suite, rows: &[Row]) -> String {
     let columns = columns(suite, rows);
     let mut text = String::from("| model | K | edited |");
     for (_, _, heading, _) in &columns {
-        let _ = write!(text, " {heading} |");
+        // A bar in a file's name would begin a column.
+        let _ = write!(text, " {} |", heading.replace('|', "\\|"));
     }
     text.push_str("\n|---|---|---|");
     text.push_str(&"---|".repeat(columns.len()));
@@ -86,12 +88,13 @@ pub fn table(suite: &Suite, rows: &[Row]) -> String {
                 .and_then(|scores| scores.metrics.get(metric));
             match cell {
                 Some(m) => {
-                    let digits = if *factor == 100.0 { 1 } else { 2 };
+                    let (digits, ends) = if *factor == 100.0 { (1, 0) } else { (2, 2) };
                     let _ = write!(
                         text,
-                        " {:.digits$} ± {:.digits$} |",
+                        " {:.digits$} [{:.ends$}, {:.ends$}] |",
                         factor * m.value,
-                        factor * m.stderr
+                        factor * m.low,
+                        factor * m.high
                     );
                 }
                 None => text.push_str(" |"),
@@ -109,6 +112,7 @@ pub fn table(suite: &Suite, rows: &[Row]) -> String {
 pub fn document(
     title: &str,
     args: &Common,
+    settings: &Settings,
     checkpoint: &Checkpoint,
     suite: &Suite,
     rows: &[Row],
@@ -132,16 +136,21 @@ pub fn document(
                 entry["k"] = json!(k);
                 entry["repeat"] = json!(repeat);
             }
+            entry["modules"] = json!(row.modules);
             entry["edit"] = json!(row.edit.as_ref().map(|edit| &edit.totals));
             entry["results"] = json!(results);
             entry
         })
         .collect();
+    let mut config = json!(settings);
+    config["k"] = json!(args.k);
+    config["repeats"] = json!(args.repeats);
+    config["batch"] = json!(args.batch);
     Ok(json!({
         "experiment": title,
         "version": env!("CARGO_PKG_VERSION"),
         "model_fingerprint": checkpoint.fingerprint()?,
-        "config": args.settings(),
+        "config": config,
         "versions": suite.versions(),
         "rows": rows,
     }))

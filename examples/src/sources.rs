@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result};
 use mathneuro_core::hub::{DataSource, Hub, HubOptions, ModelSource, Progress, Purpose};
 
-use crate::args::Common;
+use crate::args::{Common, further_task};
 use crate::interrupt::Interrupt;
 use crate::progress;
 
@@ -113,6 +113,20 @@ impl<'a> Sources<'a> {
                 let found = self.data(&path.clone(), Purpose::Evaluate)?;
                 put(found, path, name);
             }
+        }
+        for (path, name) in paths.task.iter_mut().zip(&mut exact.task) {
+            let mut found = further_task(path)?;
+            let mut known = found.clone();
+            let files = [
+                (&mut found.documents, &mut known.documents),
+                (&mut found.exemplars, &mut known.exemplars),
+            ];
+            for (path, name) in files {
+                if let (Some(path), Some(name)) = (path, name) {
+                    put(self.data(&path.clone(), Purpose::Evaluate)?, path, name);
+                }
+            }
+            (*path, *name) = (found.to_string(), known.to_string());
         }
         Ok((paths, exact))
     }

@@ -3,7 +3,6 @@
 use std::path::PathBuf;
 
 use anyhow::{Result, bail};
-use mathneuro_core::eval::calibration_texts;
 
 use crate::args::Common;
 use crate::evaluate::Suite;
@@ -35,13 +34,14 @@ impl TextSet {
             if sets.iter().any(|set| set.name == name) {
                 bail!("two sets of texts are named `{name}`; their files need different names");
             }
-            let held_out = suite.held_out(path)?;
-            let texts: Vec<String> = calibration_texts(path, args.text_column.as_deref())?
-                .into_iter()
-                .enumerate()
-                .filter(|(index, _)| !held_out.contains(index))
-                .map(|(_, text)| text)
-                .collect();
+            let (texts, left_out) = suite.held_out().rest(path, args.text_column.as_deref())?;
+            if left_out > 0 {
+                eprintln!(
+                    "{}: {left_out} of {} texts are evaluated and not calibrated on",
+                    path.display(),
+                    left_out + texts.len()
+                );
+            }
             if texts.is_empty() {
                 bail!(
                     "{} has no row left to calibrate on: all are evaluated; lower --questions or give another file",

@@ -75,7 +75,11 @@ pub fn mask_id(source: Source, k: f64, repeat: u64) -> String {
         Source::Isolated => "isolated",
         Source::Random => "random",
     };
-    format!("{source}-k{k}-r{repeat}")
+    // Plain digits as they were given; 1e-300 would be three hundred of them.
+    match k > 0.0 && k < 1e-6 {
+        true => format!("{source}-k{k:e}-r{repeat}"),
+        false => format!("{source}-k{k}-r{repeat}"),
+    }
 }
 
 /// All rows: the unedited model first, then per repeat, K and operation the method and its control.
@@ -117,5 +121,6 @@ mod tests {
         ids.sort();
         ids.dedup();
         assert_eq!(ids.len(), rows.len());
+        assert_eq!(mask_id(Source::Random, 1e-300, 0), "random-k1e-300-r0");
     }
 }

@@ -63,6 +63,27 @@ fn json(path: PathBuf) -> Value {
     serde_json::from_slice(&fs::read(path).unwrap()).unwrap()
 }
 
+fn copy_model(folder: &Path) {
+    fs::create_dir(folder).unwrap();
+    for entry in fs::read_dir(workspace("tests/fixtures/tiny-llama")).unwrap() {
+        let path = entry.unwrap().path();
+        fs::copy(&path, folder.join(path.file_name().unwrap())).unwrap();
+    }
+}
+
+/// Sets one element of a bf16 tensor in place.
+fn change_weight(folder: &Path, tensor: &str, index: usize, value: f32) {
+    let path = folder.join("model.safetensors");
+    let mut bytes = fs::read(&path).unwrap();
+    let length = u64::from_le_bytes(bytes[..8].try_into().unwrap()) as usize;
+    let header: Value = serde_json::from_slice(&bytes[8..8 + length]).unwrap();
+    assert_eq!(header[tensor]["dtype"], "BF16");
+    let start = header[tensor]["data_offsets"][0].as_u64().unwrap() as usize;
+    let at = 8 + length + start + 2 * index;
+    bytes[at..at + 2].copy_from_slice(&value.to_le_bytes()[2..]);
+    fs::write(path, bytes).unwrap();
+}
+
 #[test]
 fn a_run_leaves_rows_masks_norms_and_a_control_of_the_same_size() {
     let dir = tempfile::tempdir().unwrap();
@@ -204,17 +225,22 @@ fn bad_input_is_named_and_leaves_nothing_behind() {
         "{\"question\": \"a\", \"answer\": \"b\"}\n{\"question\": \n",
     );
     let text = file("notes.txt", "words");
+    let nothing = file("nothing.txt", "");
+    let word = file("word.txt", "a");
+    let latin = dir.path().join("latin.jsonl");
+    fs::write(&latin, b"{\"question\": \"Caf\xe9?\", \"answer\": \"\"}\n").unwrap();
+    let latin = latin.display().to_string();
+    let no_options = file(
+        "race.jsonl",
+        "{\"article\": \"a\", \"questions\": [\"q\"], \"options\": [[]], \"answers\": [\"A\"]}\n",
+    );
     let no_model = dir.path().join("folder");
     fs::create_dir(&no_model).unwrap();
     let no_model = no_model.display().to_string();
 
     let copy = |name: &str, change: &dyn Fn(&mut Value)| {
         let folder = dir.path().join(name);
-        fs::create_dir(&folder).unwrap();
-        for entry in fs::read_dir(workspace("tests/fixtures/tiny-llama")).unwrap() {
-            let path = entry.unwrap().path();
-            fs::copy(&path, folder.join(path.file_name().unwrap())).unwrap();
-        }
+        copy_model(&folder);
         let config = folder.join("config.json");
         let mut value = json(config.clone());
         change(&mut value);
@@ -222,6 +248,10 @@ fn bad_input_is_named_and_leaves_nothing_behind() {
         folder.display().to_string()
     };
     let family = copy("family", &|config| config["model_type"] = "mamba".into());
+    let no_config = copy("no_config", &|_| {});
+    fs::remove_file(Path::new(&no_config).join("config.json")).unwrap();
+    let not_a_number = copy("nan", &|_| {});
+    change_weight(Path::new(&not_a_number), "model.norm.weight", 3, f32::NAN);
     let sizes = copy("sizes", &|config| config["intermediate_size"] = 99.into());
 
     let taken = dir.path().join("taken");
@@ -265,7 +295,25 @@ fn bad_input_is_named_and_leaves_nothing_behind() {
         ("--k", "0.1,1.5", "K = 1.5 is outside [0, 1]"),
         ("--k", "NaN", "K = NaN is outside [0, 1]"),
         ("--k", "0.1,0.1", "given twice"),
+        ("--k", "-0.1", "K = -0.1 is outside [0, 1]"),
         ("--include", "*.mpl.*", "`*.mpl.*` matches none of the"),
+        ("--exclude", "*", "leave none of the 15 parameters"),
+        ("--max-length", "0", "--max-length is 0"),
+        ("--max-new-tokens", "0", "--max-new-tokens is 0"),
+        ("--perplexity", &nothing, "nothing.txt"),
+        ("--perplexity", &word, "at least 3 are needed"),
+        ("--skill", &latin, "is not UTF-8 text"),
+        (
+            "--race",
+            &no_options,
+            "answer `A` is not one of the 0 choices",
+        ),
+        (
+            "--model",
+            &not_a_number,
+            "model.norm.weight holds NaN at index 3",
+        ),
+        ("--model", &no_config, "has no config.json"),
         ("--device", "tpu", "device `tpu` is not cpu, cuda or cuda:N"),
         (
             "--out",
@@ -277,12 +325,149 @@ fn bad_input_is_named_and_leaves_nothing_behind() {
         let args = arguments(&out, &[(flag, value)]);
         let error = format!("{:#}", prune(&args).unwrap_err());
         assert!(error.contains(expected), "{flag} {value}: {error}");
-        if flag != "--include" {
-            assert!(!out.exists(), "{flag} {value} left {}", out.display());
-        }
-        let _ = fs::remove_dir_all(&out);
+        assert!(!out.exists(), "{flag} {value} left {}", out.display());
     }
     assert_eq!(fs::read_dir(&taken).unwrap().count(), 1);
+}
+
+/// What a second start says after something was changed between the two.
+fn refused(args: &Common) -> String {
+    format!("{:#}", prune(args).unwrap_err())
+}
+
+#[test]
+fn a_model_or_a_file_that_changed_is_not_gone_on_with() {
+    let dir = tempfile::tempdir().unwrap();
+    let (model, texts) = (dir.path().join("model"), dir.path().join("texts.jsonl"));
+    copy_model(&model);
+    fs::copy(workspace("data/word_problems.jsonl"), &texts).unwrap();
+    let (model_flag, texts_flag) = (model.display().to_string(), texts.display().to_string());
+    let out = dir.path().join("out");
+    let flags = [
+        ("--model", model_flag.as_str()),
+        ("--skill", texts_flag.as_str()),
+        ("--k", "0.1"),
+    ];
+    let args = arguments(&out, &flags);
+    prune(&args).unwrap();
+
+    // Another way to write the same path is no other setting.
+    let roundabout = dir
+        .path()
+        .join("model/../texts.jsonl")
+        .display()
+        .to_string();
+    let mut same = flags;
+    same[1].1 = &roundabout;
+    prune(&arguments(&out, &same)).unwrap();
+
+    let whole = fs::read_to_string(&texts).unwrap();
+    fs::write(&texts, whole.replacen("Question", "question", 1) + "\n").unwrap();
+    let error = refused(&args);
+    assert!(
+        error.contains("holds a run with other settings") && error.contains("texts.jsonl"),
+        "{error}"
+    );
+    fs::write(&texts, &whole).unwrap();
+    prune(&args).unwrap();
+
+    let name = "model.layers.0.mlp.down_proj.weight";
+    change_weight(&model, name, 0, 0.25);
+    let error = refused(&args);
+    assert!(error.contains("model: there"), "{error}");
+    let tokenizer = fs::read_to_string(model.join("tokenizer.json")).unwrap();
+    copy_model(&dir.path().join("again"));
+    fs::rename(
+        dir.path().join("again/model.safetensors"),
+        model.join("model.safetensors"),
+    )
+    .unwrap();
+    prune(&args).unwrap();
+    fs::write(model.join("tokenizer.json"), tokenizer + "\n").unwrap();
+    assert!(refused(&args).contains("model: there"));
+}
+
+#[test]
+fn parts_that_are_damaged_or_of_another_run_are_named_with_what_to_do() {
+    let dir = tempfile::tempdir().unwrap();
+    let out = dir.path().join("out");
+    let args = arguments(&out, &[("--k", "0.01,0.1")]);
+    prune(&args).unwrap();
+    let row = out.join("rows/prune-isolated-k0.1-r0/mmlu.json");
+    let mask = |k: &str| out.join(format!("masks/isolated-k{k}-r0.mask.safetensors"));
+    let whole = fs::read(mask("0.1")).unwrap();
+    let error_after = |change: &dyn Fn()| {
+        fs::remove_file(&row).unwrap();
+        change();
+        let error = refused(&args);
+        fs::write(mask("0.1"), &whole).unwrap();
+        prune(&args).unwrap();
+        error
+    };
+    let error = error_after(&|| fs::write(mask("0.1"), &whole[..100]).unwrap());
+    assert!(error.contains("to have it computed again"), "{error}");
+    let error = error_after(&|| {
+        fs::copy(mask("0.01"), mask("0.1")).unwrap();
+    });
+    assert!(error.contains("is of another K than 0.1"), "{error}");
+    let error = error_after(&|| {
+        let mut other = load_masks(mask("0.1")).unwrap();
+        other.meta_mut().fingerprint = Some("sha256:0".to_owned());
+        mathneuro_core::save_masks(&other, mask("0.1")).unwrap();
+    });
+    assert!(error.contains("was made from sha256:0"), "{error}");
+
+    // Norms are read only when a mask is missing.
+    let norms = out.join("norms/passages-r0.norms.safetensors");
+    let whole = fs::read(&norms).unwrap();
+    fs::remove_file(mask("0.01")).unwrap();
+    fs::write(&norms, &whole[..200]).unwrap();
+    let error = refused(&args);
+    assert!(
+        error.contains("passages-r0") && error.contains("to have it computed again"),
+        "{error}"
+    );
+    fs::write(&norms, &whole).unwrap();
+    let mut other = load_norms(&norms).unwrap();
+    other.meta_mut().fingerprint = Some("sha256:0".to_owned());
+    mathneuro_core::save_norms(&other, &norms).unwrap();
+    let error = refused(&args);
+    assert!(error.contains("is not of this run"), "{error}");
+    fs::remove_file(&norms).unwrap();
+    fs::create_dir(&norms).unwrap();
+    assert!(refused(&args).contains("is not a file"));
+
+    fs::write(out.join("run.json"), "{").unwrap();
+    assert!(refused(&args).contains("choose another --out"));
+}
+
+#[test]
+fn results_say_what_was_run_and_where_the_edits_are() {
+    let dir = tempfile::tempdir().unwrap();
+    let out = dir.path().join("out");
+    prune(&arguments(&out, &[("--k", "0.1"), ("--batch", "3")])).unwrap();
+    let results = json(out.join("gsm8k_pruning.json"));
+    let config = &results["config"];
+    assert_eq!(config["k"], serde_json::json!([0.1]));
+    assert_eq!(
+        (&config["repeats"], &config["batch"]),
+        (&1.into(), &3.into())
+    );
+    assert_eq!(config["skill"]["sha256"].as_str().unwrap().len(), 64);
+    let row = &results["rows"][1];
+    let modules = row["modules"].as_object().unwrap();
+    let selected: u64 = modules
+        .values()
+        .map(|m| m["selected"].as_u64().unwrap())
+        .sum();
+    assert_eq!(row["edit"]["selected"], selected);
+    let names: Vec<&str> = modules.keys().map(String::as_str).collect();
+    assert_eq!(names, ["down", "gate", "head", "k", "o", "q", "up", "v"]);
+    let table = fs::read_to_string(out.join("gsm8k_pruning.md")).unwrap();
+    let low = row["results"]["perplexity-math"]["token_perplexity_ci95,none"][0]
+        .as_f64()
+        .unwrap();
+    assert!(table.contains(&format!("[{low:.2}, ")), "{table}");
 }
 
 #[test]
@@ -294,5 +479,17 @@ fn evaluated_rows_are_not_calibrated_on() {
         &[("--general", &knowledge), ("--questions", "60")],
     );
     let error = format!("{:#}", prune(&args).unwrap_err());
+    assert!(error.contains("no row left to calibrate on"), "{error}");
+
+    // Nor are those of a copy.
+    let copy = dir.path().join("copy.jsonl");
+    let text = fs::read_to_string(&knowledge).unwrap();
+    fs::write(&copy, text.replace("{\"", "{ \"")).unwrap();
+    let copy = copy.display().to_string();
+    let args = arguments(
+        &dir.path().join("out"),
+        &[("--general", &copy), ("--questions", "60")],
+    );
+    let error = refused(&args);
     assert!(error.contains("no row left to calibrate on"), "{error}");
 }

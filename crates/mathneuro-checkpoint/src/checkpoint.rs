@@ -64,6 +64,50 @@ impl<'a> TensorView<'a> {
         self.bytes
     }
 
+    /// The first element that is NaN or infinite, by its row-major index. `None` also for tensors of integers and of the
+    /// 8-bit formats.
+    pub fn first_non_finite(&self) -> Option<(usize, f64)> {
+        fn find<const N: usize>(
+            bytes: &[u8],
+            finite: impl Fn([u8; N]) -> bool,
+            value: impl Fn([u8; N]) -> f64,
+        ) -> Option<(usize, f64)> {
+            let (elements, _) = bytes.as_chunks::<N>();
+            // Whole pieces first: that loop has no early end and is run many elements at once.
+            const PIECE: usize = 4096;
+            let bad = |piece: &[[u8; N]]| !piece.iter().fold(true, |all, e| all & finite(*e));
+            let (number, piece) = elements
+                .chunks(PIECE)
+                .enumerate()
+                .find(|(_, piece)| bad(piece))?;
+            let index = piece.iter().position(|element| !finite(*element))?;
+            Some((number * PIECE + index, value(piece[index])))
+        }
+        match self.dtype {
+            Dtype::BF16 => find(
+                self.bytes,
+                |b| u16::from_le_bytes(b) & 0x7f80 != 0x7f80,
+                |b| half::bf16::from_le_bytes(b).to_f64(),
+            ),
+            Dtype::F16 => find(
+                self.bytes,
+                |b| u16::from_le_bytes(b) & 0x7c00 != 0x7c00,
+                |b| half::f16::from_le_bytes(b).to_f64(),
+            ),
+            Dtype::F32 => find(
+                self.bytes,
+                |b| f32::from_le_bytes(b).is_finite(),
+                |b| f32::from_le_bytes(b).into(),
+            ),
+            Dtype::F64 => find(
+                self.bytes,
+                |b| f64::from_le_bytes(b).is_finite(),
+                f64::from_le_bytes,
+            ),
+            _ => None,
+        }
+    }
+
     /// The same tensor with other bytes, for example edited ones.
     ///
     /// # Errors

@@ -19,6 +19,11 @@ pub enum CheckpointError {
         /// What is there instead.
         found: String,
     },
+    /// Weights without a configuration.
+    #[error(
+        "{0} has no config.json, which says what the weights are; copy it from where the model comes from, beside tokenizer.json"
+    )]
+    NoConfig(PathBuf),
     /// A file could not be read or written.
     #[error("cannot {action} {path}: {source}")]
     Io {

@@ -45,6 +45,9 @@ pub(crate) fn open_shards(dir: &Path) -> Result<(Vec<Shard>, Option<Index>)> {
 /// The contents of `config.json`.
 pub(crate) fn read_config(dir: &Path) -> Result<Value> {
     let path = dir.join(CONFIG);
+    if !path.exists() {
+        return Err(CheckpointError::NoConfig(dir.to_owned()));
+    }
     let config: Value = read_json(&path)?;
     if config.is_object() {
         return Ok(config);
@@ -159,6 +162,14 @@ fn shorten(names: &[&str]) -> String {
 }
 
 fn read_json(path: &Path) -> Result<Value> {
+    // Opening a pipe would wait for its other end.
+    if path.exists() && !path.is_file() {
+        let reason = "it is not a file".to_owned();
+        return Err(CheckpointError::BadJson {
+            path: path.to_owned(),
+            reason,
+        });
+    }
     let bytes = std::fs::read(path).map_err(io("read", path))?;
     parse(path, &bytes)
 }

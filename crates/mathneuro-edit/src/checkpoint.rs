@@ -74,7 +74,12 @@ pub fn edit_checkpoint(
     Ok(report)
 }
 
-fn check_masks(source: &Checkpoint, masks: &MaskSet, options: &EditOptions) -> Result<()> {
+/// Whether masks belong to a checkpoint: its tensors, their shapes, and, unless another is allowed, its fingerprint.
+/// [`edit_checkpoint`] asks this itself.
+///
+/// # Errors
+/// What does not belong, by name.
+pub fn check_masks(source: &Checkpoint, masks: &MaskSet, options: &EditOptions) -> Result<()> {
     let missing: Vec<&str> = masks
         .names()
         .filter(|name| !source.contains(name))

@@ -28,7 +28,7 @@ mod report;
 mod slice;
 mod weight;
 
-pub use checkpoint::{EditOptions, edit_checkpoint};
+pub use checkpoint::{EditOptions, check_masks, edit_checkpoint};
 pub use error::{EditError, Result};
 pub use mathneuro_checkpoint::Dtype;
 pub use operation::Operation;

@@ -16,6 +16,14 @@ pub enum EvalError {
         /// What the system said.
         source: std::io::Error,
     },
+    /// A text file in another encoding.
+    #[error("{0} is not UTF-8 text; convert it, for example with `iconv -t UTF-8`")]
+    NotUtf8(PathBuf),
+    /// A text too short for a perplexity.
+    #[error(
+        "the text gives {0} tokens to predict; at least 2 are needed for a perplexity with an interval"
+    )]
+    FewTokens(usize),
     /// A parquet file that cannot be read.
     #[error(transparent)]
     Parquet(#[from] mathneuro_hub::HubError),

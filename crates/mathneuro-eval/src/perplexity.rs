@@ -33,7 +33,7 @@ impl Engine<'_> {
     /// model without one the first token is not predicted.
     ///
     /// # Errors
-    /// A text without a token to predict, [`EvalError::Interrupted`].
+    /// A text with fewer than two tokens to predict, [`EvalError::Interrupted`].
     pub fn perplexity(&self, text: &str, progress: Progress<'_>) -> Result<Perplexity> {
         let mut ids = self.tokenizer.encode(text, false)?;
         let begin = self
@@ -43,8 +43,9 @@ impl Engine<'_> {
         if let Some(begin) = begin {
             ids.insert(0, begin);
         }
-        if ids.len() < 2 {
-            return Err(EvalError::NoTokens("the text".to_owned()));
+        // One predicted token has no spread to take an interval from.
+        if ids.len() < 3 {
+            return Err(EvalError::FewTokens(ids.len().saturating_sub(1)));
         }
         let window = WINDOW.min(self.limit());
         let total = ids.len() - 1;
@@ -58,8 +59,7 @@ impl Engine<'_> {
         let sum: f64 = losses.iter().sum();
         let n = losses.len() as f64;
         let mean = sum / n;
-        let variance =
-            losses.iter().map(|loss| (loss - mean).powi(2)).sum::<f64>() / (n - 1.0).max(1.0);
+        let variance = losses.iter().map(|loss| (loss - mean).powi(2)).sum::<f64>() / (n - 1.0);
         let words = text.split_whitespace().count().max(1) as f64;
         let bytes = text.len().max(1) as f64;
         Ok(Perplexity {

@@ -56,10 +56,13 @@ pub fn rows_from_values(path: &Path, values: Vec<Value>) -> Result<Vec<Row>> {
 /// # Errors
 /// The file cannot be read, or is not UTF-8.
 pub fn read_text(path: &Path) -> Result<String> {
-    let text = std::fs::read_to_string(path).map_err(|source| EvalError::Io {
-        action: "read",
-        path: path.to_owned(),
-        source,
+    let text = std::fs::read_to_string(path).map_err(|source| match source.kind() {
+        std::io::ErrorKind::InvalidData => EvalError::NotUtf8(path.to_owned()),
+        _ => EvalError::Io {
+            action: "read",
+            path: path.to_owned(),
+            source,
+        },
     })?;
     Ok(match text.strip_prefix('\u{feff}') {
         Some(text) => text.to_owned(),

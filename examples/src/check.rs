@@ -1,0 +1,95 @@
+//! What can be told of the input before the output folder is taken and anything is computed.
+
+use anyhow::{Context, Result, bail};
+use mathneuro_core::capture::tch::Device;
+use mathneuro_core::{Checkpoint, Operation, ParameterFilter};
+
+use crate::args::Common;
+
+/// The numbers among the arguments.
+///
+/// # Errors
+/// One that is out of range or given twice.
+pub fn numbers(args: &Common, operations: &[Operation]) -> Result<()> {
+    for (index, &k) in args.k.iter().enumerate() {
+        if !(0.0..=1.0).contains(&k) {
+            bail!("K = {k} is outside [0, 1]");
+        }
+        if args.k[..index].contains(&k) {
+            bail!("K = {k} is given twice");
+        }
+    }
+    for (index, operation) in operations.iter().enumerate() {
+        let Operation::Scale(factor) = operation else {
+            continue;
+        };
+        if !factor.is_finite() {
+            bail!("factor {factor} is not a finite number");
+        }
+        if operations[..index].contains(operation) {
+            bail!("factor {factor} is given twice");
+        }
+    }
+    for (flag, value) in [
+        ("--texts", args.texts),
+        ("--batch", args.batch),
+        ("--max-new-tokens", args.max_new_tokens),
+        ("--max-length", args.max_length.unwrap_or(1)),
+        ("--repeats", usize::from(args.repeats > 0)),
+    ] {
+        if value == 0 {
+            bail!("{flag} is 0; at least 1 is needed");
+        }
+    }
+    Ok(())
+}
+
+/// `cpu`, `cuda` or `cuda:N`.
+///
+/// # Errors
+/// Anything else.
+pub fn device(text: &str) -> Result<Device> {
+    let index = match text {
+        "cpu" => return Ok(Device::Cpu),
+        "cuda" => Some(0),
+        other => other
+            .strip_prefix("cuda:")
+            .and_then(|index| index.parse().ok()),
+    };
+    index
+        .map(Device::Cuda)
+        .with_context(|| format!("device `{text}` is not cpu, cuda or cuda:N"))
+}
+
+/// The globs, each of which matches one of these weights.
+///
+/// # Errors
+/// A glob that is not well formed or matches nothing, or globs that leave nothing.
+pub fn filter(args: &Common, weights: &[&str]) -> Result<ParameterFilter> {
+    let mut filter = ParameterFilter::all();
+    for glob in &args.include {
+        filter = filter.include(glob)?;
+    }
+    for glob in &args.exclude {
+        filter = filter.exclude(glob)?;
+    }
+    filter.select(weights)?;
+    Ok(filter)
+}
+
+/// The weights, each of which is a finite number.
+///
+/// # Errors
+/// The first that is not, by name and index.
+pub fn weights(checkpoint: &Checkpoint) -> Result<()> {
+    let parameter = |name: &&str| name.ends_with(".weight") || name.ends_with(".bias");
+    for name in checkpoint.names().filter(parameter) {
+        if let Some((index, value)) = checkpoint.tensor(name)?.first_non_finite() {
+            bail!(
+                "{name} holds {value} at index {index}: the checkpoint is damaged, or its training diverged; \
+                 its norms and scores would mean nothing"
+            );
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,171 @@
+//! What an experiment is made from: its settings, and its files by their content. Two runs share an output folder only if
+//! all of it is the same.
+
+use std::fs;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result};
+use mathneuro_core::Checkpoint;
+use serde_json::{Value, json};
+use sha2::{Digest, Sha256};
+
+use crate::args::{Common, further_task};
+use crate::evaluate::Suite;
+use crate::folder::Settings;
+
+/// The files beside the weights that decide what a model makes of a text.
+const MODEL_FILES: [&str; 7] = [
+    "config.json",
+    "generation_config.json",
+    "tokenizer.json",
+    "tokenizer_config.json",
+    "special_tokens_map.json",
+    "chat_template.jinja",
+    "chat_template.json",
+];
+
+/// Everything that decides the numbers of a row. K, the operation and its factor are part of a row's own name instead, so
+/// that pruning and scaling may share a folder, its norms and its unedited row. `args` names local files, `exact` where
+/// they come from.
+///
+/// # Errors
+/// A file cannot be read.
+pub fn settings(
+    args: &Common,
+    exact: &Common,
+    checkpoint: &Checkpoint,
+    suite: &Suite,
+) -> Result<Settings> {
+    let optional = |file: &Option<PathBuf>, exact: &Option<PathBuf>| match (file, exact) {
+        (Some(file), Some(exact)) => identity(file, exact),
+        _ => Ok(Value::Null),
+    };
+    let list = |files: &[PathBuf], exact: &[PathBuf]| {
+        let each = files.iter().zip(exact).map(|(f, e)| identity(f, e));
+        Ok::<_, anyhow::Error>(Value::from(each.collect::<Result<Vec<_>>>()?))
+    };
+    let mut settings = Settings::from_iter(
+        [
+            ("model", model(checkpoint, &exact.model)?),
+            ("skill", identity(&args.skill, &exact.skill)?),
+            ("general", list(&args.general, &exact.general)?),
+            ("text_column", json!(args.text_column)),
+            ("gsm8k", optional(&args.gsm8k, &exact.gsm8k)?),
+            ("race", optional(&args.race, &exact.race)?),
+            ("mmlu", optional(&args.mmlu, &exact.mmlu)?),
+            ("perplexity", list(&args.perplexity, &exact.perplexity)?),
+            ("task_versions", json!(suite.versions())),
+            ("texts", json!(args.texts)),
+            ("seed", json!(args.seed)),
+            ("questions", json!(args.questions)),
+            ("max_new_tokens", json!(args.max_new_tokens)),
+            ("max_length", json!(args.max_length)),
+            ("dtype", json!(format!("{:?}", args.dtype).to_lowercase())),
+            ("device", json!(args.device)),
+            ("include", json!(args.include)),
+            ("exclude", json!(args.exclude)),
+        ]
+        .map(|(name, value)| (name.to_owned(), value)),
+    );
+    // Only what is asked for: folders of runs without these stay usable when there are more such options.
+    let further = [
+        ("task", !args.task.is_empty(), tasks(args, exact)?),
+        ("apply_chat_template", args.apply_chat_template, json!(true)),
+        (
+            "system_prompt",
+            args.system_prompt.is_some(),
+            json!(args.system_prompt),
+        ),
+        (
+            "fewshot_as_multiturn",
+            args.fewshot_as_multiturn,
+            json!(true),
+        ),
+        ("require_observed", args.require_observed, json!(true)),
+    ];
+    for (name, given, value) in further {
+        if given {
+            settings.insert(name.to_owned(), value);
+        }
+    }
+    Ok(settings)
+}
+
+/// A file by its name and content. Its path is there to be read by people, and is not compared.
+fn identity(file: &Path, exact: &Path) -> Result<Value> {
+    Ok(json!({
+        "path": exact.display().to_string(),
+        "name": file.file_name().unwrap_or_default().to_string_lossy(),
+        "sha256": sha256(&[file])?,
+    }))
+}
+
+fn model(checkpoint: &Checkpoint, exact: &Path) -> Result<Value> {
+    let files: Vec<_> = MODEL_FILES
+        .iter()
+        .map(|name| checkpoint.dir().join(name))
+        .filter(|path| path.is_file())
+        .collect();
+    let files: Vec<&Path> = files.iter().map(|path| path.as_path()).collect();
+    Ok(json!({
+        "path": exact.display().to_string(),
+        "weights": checkpoint.fingerprint()?,
+        "configuration_and_tokenizer": sha256(&files)?,
+    }))
+}
+
+fn tasks(args: &Common, exact: &Common) -> Result<Value> {
+    let each = args.task.iter().zip(&exact.task).map(|(given, exact)| {
+        let (given, exact) = (further_task(given)?, further_task(exact)?);
+        let mut parts = vec![json!(given.name)];
+        if given.name.ends_with(".toml") {
+            parts.push(identity(given.name.as_ref(), exact.name.as_ref())?);
+        }
+        for (file, exact) in given.files().zip(exact.files()) {
+            parts.push(identity(file, exact)?);
+        }
+        Ok(Value::from(parts))
+    });
+    Ok(Value::from(each.collect::<Result<Vec<_>>>()?))
+}
+
+/// The SHA-256 of files, each as its length and its bytes.
+fn sha256(files: &[&Path]) -> Result<String> {
+    let mut hash = Sha256::new();
+    let mut buffer = vec![0; 1 << 20];
+    for path in files {
+        let reading = || format!("cannot read {}", path.display());
+        let mut file = fs::File::open(path).with_context(reading)?;
+        if files.len() > 1 {
+            hash.update(file.metadata().with_context(reading)?.len().to_le_bytes());
+        }
+        loop {
+            match file.read(&mut buffer).with_context(reading)? {
+                0 => break,
+                n => hash.update(&buffer[..n]),
+            }
+        }
+    }
+    Ok(hash.finalize().iter().map(|b| format!("{b:02x}")).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_is_known_by_the_hash_that_sha256sum_prints() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("a.jsonl");
+        fs::write(&path, "abc").unwrap();
+        let found = identity(&path, "x/a.jsonl".as_ref()).unwrap();
+        // FIPS 180-2, appendix B.1.
+        let expected = "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad";
+        assert_eq!(found["sha256"], expected);
+        assert_eq!(
+            (&found["name"], &found["path"]),
+            (&json!("a.jsonl"), &json!("x/a.jsonl"))
+        );
+    }
+}
