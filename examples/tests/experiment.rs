@@ -303,11 +303,7 @@ fn bad_input_is_named_and_leaves_nothing_behind() {
         ("--perplexity", &nothing, "nothing.txt"),
         ("--perplexity", &word, "at least 3 are needed"),
         ("--skill", &latin, "is not UTF-8 text"),
-        (
-            "--race",
-            &no_options,
-            "answer `A` is not one of the 0 choices",
-        ),
+        ("--race", &no_options, "0 choices; at least 2 are needed"),
         (
             "--model",
             &not_a_number,

@@ -237,7 +237,12 @@ fn what_the_engine_refuses() {
     ));
     assert!(matches!(
         engine.perplexity("", &mut quiet),
-        Err(EvalError::NoTokens(_))
+        Err(EvalError::FewTokens(0))
+    ));
+    // One loss has no spread, so its interval would have no width.
+    assert!(matches!(
+        engine.perplexity("w5", &mut quiet),
+        Err(EvalError::FewTokens(1))
     ));
     let nothing = LoglikItem {
         context: "w5".to_owned(),

@@ -624,8 +624,10 @@ fn a_configuration_that_is_none() {
     }
     fs::remove_file(dir.path().join("config.json")).unwrap();
     let message = error(dir.path()).to_string();
-    assert!(message.starts_with("cannot read "), "{message}");
-    assert!(message.contains("config.json"), "{message}");
+    assert!(message.contains("has no config.json"), "{message}");
+    // Opening a pipe would wait for ever; a folder stands for all that is no file.
+    fs::create_dir(dir.path().join("config.json")).unwrap();
+    assert_eq!(bad_json(dir.path(), "config.json"), "it is not a file");
 }
 
 #[test]
@@ -724,4 +726,46 @@ fn fingerprint_is_the_documented_hash() {
         checkpoint.fingerprint().unwrap(),
         "sha256:84230cfc2be16e4318b5c0866eee10046d3bd7d325349b77acb2fef5cebe52b8"
     );
+}
+
+#[test]
+fn the_first_number_that_is_none_is_found_in_every_format() {
+    use mathneuro_checkpoint::Dtype;
+    let dir = tempfile::tempdir().unwrap();
+    let (count, at) = (10_000, 9_000);
+    let ones = |bytes: &[u8]| bytes.repeat(count);
+    let cases = [
+        (Dtype::BF16, ones(&[0x80, 0x3f]), vec![0x80, 0xff]),
+        (Dtype::F16, ones(&[0x00, 0x3c]), vec![0x00, 0x7c]),
+        (
+            Dtype::F32,
+            ones(&1f32.to_le_bytes()),
+            f32::NAN.to_le_bytes().to_vec(),
+        ),
+        (
+            Dtype::F64,
+            ones(&1f64.to_le_bytes()),
+            f64::INFINITY.to_le_bytes().to_vec(),
+        ),
+        (Dtype::I64, ones(&i64::MAX.to_le_bytes()), vec![0xff; 8]),
+    ];
+    for (dtype, whole, bad) in cases {
+        let name = format!("{dtype:?}");
+        for damaged in [false, true] {
+            let mut bytes = whole.clone();
+            if damaged {
+                let size = bad.len();
+                bytes[at * size..(at + 1) * size].copy_from_slice(&bad);
+            }
+            let view = safetensors::tensor::TensorView::new(dtype, vec![count], &bytes).unwrap();
+            let file = safetensors::serialize([(name.clone(), view)], None).unwrap();
+            fs::write(dir.path().join("model.safetensors"), file).unwrap();
+            write(dir.path(), "config.json", "{}");
+            let checkpoint = Checkpoint::open(dir.path()).unwrap();
+            let found = checkpoint.tensor(&name).unwrap().first_non_finite();
+            let expected = (damaged && dtype != Dtype::I64).then_some(at);
+            assert_eq!(found.map(|(index, _)| index), expected, "{name}");
+            assert!(found.is_none_or(|(_, value)| !value.is_finite()), "{name}");
+        }
+    }
 }
