@@ -8,7 +8,7 @@ use mathneuro_core::capture::tch::Kind;
 use mathneuro_core::capture::{CollectOptions, LoadOptions, Model, TextTokenizer, collect_norms};
 use mathneuro_core::checkpoint::write_atomic;
 use mathneuro_core::edit::{apply_from, check_masks};
-use mathneuro_core::eval::{Engine, TaskResult};
+use mathneuro_core::eval::{AnswerCache, Engine, TaskResult};
 use mathneuro_core::{
     Checkpoint, EditOptions, EditReport, Isolate, MaskSet, NormStats, Operation, ParameterFilter,
     draw_with_replacement, edit_checkpoint, load_masks, load_norms, random_like, save_masks,
@@ -283,10 +283,27 @@ impl Experiment<'_> {
             let samples = self
                 .folder
                 .path(&format!("rows/{id}/{task}.samples.jsonl"))?;
-            let engine = Engine::new(&self.model, &self.tokenizer);
-            let found = suite.evaluate(&task, &engine, self.interrupt, &samples)?;
+            // Answers of a task that is not finished; the finished task has them as samples.
+            let answers = self
+                .folder
+                .path(&format!("rows/{id}/{task}.answers.jsonl"))?;
+            let found = {
+                let scope = format!(
+                    "{} {id} {:?}",
+                    self.checkpoint.fingerprint()?,
+                    self.args.dtype
+                );
+                let known = AnswerCache::open(&answers, scope)?;
+                if !known.is_empty() {
+                    eprintln!("  {task}: {} answers are there already", known.len());
+                }
+                let engine = Engine::new(&self.model, &self.tokenizer).with_answers(&known);
+                suite.evaluate(&task, &engine, self.interrupt, &samples)?
+            };
             self.folder
                 .finish(&format!("rows/{id}/{task}.json"), &found)?;
+            std::fs::remove_file(&answers)
+                .with_context(|| format!("cannot remove {}", answers.display()))?;
             eprintln!("  {task}: {}", summary(&found));
             for remark in remarks(&found) {
                 eprintln!("    {remark}");

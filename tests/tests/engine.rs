@@ -253,3 +253,73 @@ fn what_the_engine_refuses() {
         Err(EvalError::NoTokens(_))
     ));
 }
+
+#[test]
+fn known_answers_are_not_asked_again_and_an_interrupted_run_goes_on() {
+    use mathneuro_core::eval::AnswerCache;
+    let (model, tokenizer) = load("tiny-llama");
+    let plain = Engine::new(&model, &tokenizer);
+    let options = GenerateOptions::default()
+        .with_max_new_tokens(6)
+        .with_batch_size(2);
+    let prompts = prompts();
+    let items: Vec<LoglikItem> = prompts
+        .iter()
+        .map(|prompt| LoglikItem {
+            context: prompt.clone(),
+            continuations: vec![" w3".to_owned(), " w4 w5".to_owned()],
+        })
+        .collect();
+    let expected = plain
+        .generate(&prompts, &options, &mut |_, _| true)
+        .unwrap();
+    let scores = plain.loglikelihood(&items, &mut |_, _| true).unwrap().items;
+
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("answers.jsonl");
+    let mut reached = 0;
+    {
+        let answers = AnswerCache::open(&path, "tiny-llama").unwrap();
+        let engine = plain.with_answers(&answers);
+        let mut stop = |done: usize, _| {
+            reached = done;
+            done < 3
+        };
+        let stopped = engine.generate(&prompts, &options, &mut stop);
+        assert!(matches!(stopped, Err(EvalError::Interrupted { .. })));
+    }
+    let answers = AnswerCache::open(&path, "tiny-llama").unwrap();
+    assert_eq!(answers.len(), reached);
+    let engine = plain.with_answers(&answers);
+    let mut first = None;
+    let mut watch = |done, total| {
+        first.get_or_insert((done, total));
+        true
+    };
+    let found = engine.generate(&prompts, &options, &mut watch).unwrap();
+    assert_eq!(found, expected);
+    assert!(first.unwrap().0 > reached, "{first:?} after {reached}");
+    assert_eq!(
+        engine
+            .loglikelihood(&items, &mut |_, _| true)
+            .unwrap()
+            .items,
+        scores
+    );
+
+    // Everything is known now: not even a stop is asked for, and the file does not grow.
+    let bytes = std::fs::read(&path).unwrap();
+    let never = &mut |_, _| panic!("nothing is left to do");
+    assert_eq!(
+        engine.generate(&prompts, &options, never).unwrap(),
+        expected
+    );
+    assert_eq!(engine.loglikelihood(&items, never).unwrap().items, scores);
+    assert_eq!(std::fs::read(&path).unwrap(), bytes);
+    // Other options are another question.
+    let longer = options.with_max_new_tokens(7);
+    let found = engine
+        .generate(&prompts, &longer, &mut |_, _| true)
+        .unwrap();
+    assert!(found.iter().any(|answer| answer.ids.len() == 7));
+}

@@ -1,7 +1,9 @@
 //! What generation and log-likelihood share.
 
 use mathneuro_capture::{Model, TextTokenizer};
+use serde::{Serialize, de::DeserializeOwned};
 
+use crate::answers::AnswerCache;
 use crate::error::{EvalError, Result};
 
 /// A model with its tokenizer, ready to answer requests.
@@ -9,6 +11,22 @@ use crate::error::{EvalError, Result};
 pub struct Engine<'m> {
     pub(crate) model: &'m Model,
     pub(crate) tokenizer: &'m TextTokenizer,
+    pub(crate) answers: Option<&'m AnswerCache>,
+}
+
+/// What is known of a request.
+pub(crate) struct Known<T> {
+    pub(crate) key: Option<String>,
+    pub(crate) answer: Option<T>,
+}
+
+impl<T> Default for Known<T> {
+    fn default() -> Self {
+        Self {
+            key: None,
+            answer: None,
+        }
+    }
 }
 
 /// Is told after each batch how many requests are done and how many there are; answering `false` stops the work.
@@ -17,7 +35,40 @@ pub type Progress<'p> = &'p mut dyn FnMut(usize, usize) -> bool;
 impl<'m> Engine<'m> {
     /// An engine on this model.
     pub fn new(model: &'m Model, tokenizer: &'m TextTokenizer) -> Self {
-        Self { model, tokenizer }
+        Self {
+            model,
+            tokenizer,
+            answers: None,
+        }
+    }
+
+    /// With answers that are known already; those of [`Engine::generate`] and [`Engine::loglikelihood`] are added as they are
+    /// found.
+    #[must_use]
+    pub fn with_answers(self, answers: &'m AnswerCache) -> Self {
+        Self {
+            answers: Some(answers),
+            ..self
+        }
+    }
+
+    /// The key of a request among the known answers, and its answer, if there is one.
+    pub(crate) fn known<T: DeserializeOwned>(&self, request: &impl Serialize) -> Known<T> {
+        self.answers.map_or(Known::default(), |answers| {
+            let key = answers.key(request);
+            Known {
+                answer: answers.get(&key),
+                key: Some(key),
+            }
+        })
+    }
+
+    /// Keeps an answer under its key.
+    pub(crate) fn keep(&self, key: Option<&String>, answer: &impl Serialize) -> Result<()> {
+        match (self.answers, key) {
+            (Some(answers), Some(key)) => answers.put(key.clone(), answer),
+            _ => Ok(()),
+        }
     }
 
     /// The longest sequence that the model was made for.

@@ -71,7 +71,7 @@ pub enum StopReason {
 }
 
 /// A generated answer.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Generation {
     /// The answer, without stop string.
@@ -114,11 +114,29 @@ impl Engine<'_> {
                 });
             }
         }
-        let prompts = self.encode_prompts(prompts, options.max_new_tokens)?;
-        if prompts.is_empty() {
-            return Ok(Vec::new());
+        let known = prompts.iter().map(|prompt| {
+            let (new, stop) = (options.max_new_tokens, &options.stop);
+            self.known::<Generation>(&("generate", prompt.as_ref(), new, stop))
+        });
+        let known: Vec<_> = known.collect();
+        let mut all = self.encode_prompts(prompts, options.max_new_tokens)?;
+        let total = all.len();
+        let open: Vec<usize> = (0..total).filter(|&i| known[i].answer.is_none()).collect();
+        let asked: Vec<Vec<u32>> = open.iter().map(|&i| std::mem::take(&mut all[i])).collect();
+        let mut found = Vec::new();
+        if !asked.is_empty() {
+            let before = total - asked.len();
+            let mut keep = |prompt: usize, answer: &Generation| {
+                self.keep(known[open[prompt]].key.as_ref(), answer)
+            };
+            let generator = Generator::new(self, &asked, options, &mut keep)?;
+            found = generator.run(&mut |done, _| progress(before + done, total))?;
         }
-        Generator::new(self, &prompts, options)?.run(progress)
+        let mut found = found.into_iter();
+        let answers = known
+            .into_iter()
+            .map(|known| known.answer.or_else(|| found.next()));
+        Ok(answers.flatten().collect())
     }
 
     fn encode_prompts<T: AsRef<str>>(&self, prompts: &[T], new: usize) -> Result<Vec<Vec<u32>>> {
@@ -159,13 +177,18 @@ struct Generator<'e, 'm> {
     waiting: VecDeque<usize>,
     running: Vec<Running>,
     finished: Vec<Option<Generation>>,
+    /// Is given each answer as it is finished, with the place of its prompt.
+    keep: Keep<'e>,
 }
+
+type Keep<'e> = &'e mut dyn FnMut(usize, &Generation) -> Result<()>;
 
 impl<'e, 'm> Generator<'e, 'm> {
     fn new(
         engine: &'e Engine<'m>,
         prompts: &'e [Vec<u32>],
         options: &'e GenerateOptions,
+        keep: Keep<'e>,
     ) -> Result<Self> {
         let views: Vec<&[u32]> = prompts.iter().map(Vec::as_slice).collect();
         // At least one token of each prompt is run by itself: its logits give the first new token.
@@ -192,6 +215,7 @@ impl<'e, 'm> Generator<'e, 'm> {
             waiting: order.into(),
             running: Vec::new(),
             finished: vec![None; prompts.len()],
+            keep,
         })
     }
 
@@ -281,12 +305,14 @@ impl<'e, 'm> Generator<'e, 'm> {
                 let held = self.cache.len(last);
                 self.cache.copy_prefix(last, slot, held)?;
             }
-            self.finished[sequence.prompt] = Some(Generation {
+            let answer = Generation {
                 text,
                 ids: sequence.ids,
                 prompt_tokens: self.prompts[sequence.prompt].len(),
                 reason,
-            });
+            };
+            (self.keep)(sequence.prompt, &answer)?;
+            self.finished[sequence.prompt] = Some(answer);
         }
         Ok(())
     }

@@ -26,8 +26,10 @@
 //!   place given to the next at once.
 //! * [`Engine::loglikelihood`]: a context is computed once for all its continuations.
 //! * [`paired`]: two runs over the same items compared, with an exact McNemar test.
+//! * [`AnswerCache`]: answers on disk, from which an interrupted run goes on.
 //! * [`calibration_texts`]: a data file as the texts that the method takes norms of.
 
+mod answers;
 mod arithmetic;
 mod chat;
 mod definition;
@@ -49,6 +51,7 @@ mod stats;
 mod task;
 mod template;
 
+pub use answers::AnswerCache;
 pub use chat::{ChatMessage, ChatTemplate};
 pub use definition::TaskDefinition;
 pub use documents::{Choice, Passage, Problem, calibration_texts, read_documents};

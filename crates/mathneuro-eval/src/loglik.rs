@@ -1,6 +1,7 @@
 //! Summed log-likelihoods of continuations; a context is computed once for all of its continuations.
 
 use mathneuro_capture::{Batch, KvCache, Logits};
+use serde::{Deserialize, Serialize};
 use tch::{Kind, Tensor};
 
 use crate::engine::{Engine, Progress, common_prefix, report};
@@ -19,7 +20,7 @@ pub struct LoglikItem {
 }
 
 /// The log-likelihood of one continuation.
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Loglik {
     /// Sum of the log-probabilities of its tokens.
@@ -66,10 +67,16 @@ impl Engine<'_> {
             .map(|(index, item)| self.encode_item(index, item))
             .collect::<Result<Vec<Encoded>>>()?;
         let truncated = encoded.iter().filter(|item| item.truncated).count();
+        let known = items.iter().map(|item| {
+            self.known::<Vec<Loglik>>(&("loglikelihood", &item.context, &item.continuations))
+        });
+        let (keys, answers): (Vec<_>, Vec<_>) = known.map(|k| (k.key, k.answer)).unzip();
         // Longest first, neighbours alike: memory that suffices for the first batch suffices for all.
-        let mut order: Vec<usize> = (0..items.len()).collect();
+        let mut order: Vec<usize> = (0..items.len()).filter(|&i| answers[i].is_none()).collect();
         order.sort_by_key(|&index| std::cmp::Reverse(encoded[index].shared));
-        let mut results: Vec<Vec<Loglik>> = vec![Vec::new(); items.len()];
+        let before = items.len() - order.len();
+        let mut results: Vec<Vec<Loglik>> =
+            answers.into_iter().map(Option::unwrap_or_default).collect();
         let mut done = 0;
         while done < order.len() {
             let mut end = done + 1;
@@ -80,10 +87,11 @@ impl Engine<'_> {
             }
             let batch: Vec<&Encoded> = order[done..end].iter().map(|&i| &encoded[i]).collect();
             for (&index, scores) in order[done..end].iter().zip(self.score_batch(&batch)?) {
+                self.keep(keys[index].as_ref(), &scores)?;
                 results[index] = scores;
             }
             done = end;
-            report(progress, done, order.len())?;
+            report(progress, before + done, items.len())?;
         }
         Ok(Logliks {
             items: results,
