@@ -29,8 +29,15 @@ const BINS: usize = (INFINITE >> BIN) as usize;
 /// exactness.
 const DEVIATIONS: f64 = 3.5;
 
-/// One bracket for each number to keep.
-pub(crate) fn brackets(parts: &[Part<'_>], statistic: usize, keeps: &[usize]) -> Vec<Bracket> {
+/// For each statistic one bracket for each number to keep.
+pub(crate) fn brackets(parts: &[Part<'_>], keeps: &[usize]) -> Vec<Vec<Bracket>> {
+    let statistics = parts.first().map_or(0, |part| part.statistics.len());
+    (0..statistics)
+        .map(|statistic| brackets_of(parts, statistic, keeps))
+        .collect()
+}
+
+fn brackets_of(parts: &[Part<'_>], statistic: usize, keeps: &[usize]) -> Vec<Bracket> {
     let total: usize = parts.iter().map(Part::len).sum();
     let wanted = (total / 8).clamp(FEWEST, MOST);
     let stride = (total / wanted).max(1);

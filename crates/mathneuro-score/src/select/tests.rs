@@ -202,7 +202,9 @@ fn a_bracket_that_misses_costs_time_only() {
         },
     ] {
         for want in [Want::Tops, Want::Isolated] {
-            let all = |_: &[Part<'_>], _, keeps: &[usize]| vec![wrong; keeps.len()];
+            let all = |parts: &[Part<'_>], keeps: &[usize]| {
+                vec![vec![wrong; keeps.len()]; parts[0].statistics.len()]
+            };
             let parts = std::slice::from_ref(&part);
             let found = select_with(parts, &keeps, want, options, all).unwrap();
             let found: Vec<ParamMask> = found.into_iter().flatten().collect();
@@ -228,7 +230,7 @@ fn brackets_hold_their_thresholds_and_little_else() {
     let mut within = 0;
     for (keep, bracket) in keeps
         .iter()
-        .zip(brackets(std::slice::from_ref(&part), 0, &keeps))
+        .zip(&brackets(std::slice::from_ref(&part), &keeps)[0])
     {
         let threshold = keys[keep - 1];
         assert!(
@@ -237,7 +239,7 @@ fn brackets_hold_their_thresholds_and_little_else() {
         );
         within += keys
             .iter()
-            .filter(|key| (bracket.start..bracket.end).contains(key))
+            .filter(|key| (bracket.start..bracket.end).contains(*key))
             .count();
     }
     assert!(within < numel * 3 / 100, "{within} of {numel} undecided");
