@@ -73,7 +73,13 @@ pub(crate) trait Lanes: Copy {
     /// Where bits are set, counted from `from`, in ascending order; what is written behind them means nothing.
     #[inline(always)]
     fn places(mut bits: u64, from: u16, places: &mut [u16; GROUP]) {
-        let mut next = 0;
+        // Few bits are set as a rule, and how many is hard to predict: so many are written in any case.
+        const FEW: usize = 4;
+        for place in &mut places[..FEW] {
+            *place = from.wrapping_add(bits.trailing_zeros() as u16);
+            bits &= bits.wrapping_sub(1);
+        }
+        let mut next = FEW;
         while bits != 0 {
             places[next % GROUP] = from + bits.trailing_zeros() as u16;
             bits &= bits - 1;

@@ -175,38 +175,24 @@ fn pass(
         }
     }
     jobs.into_par_iter()
-        .map_init(Default::default, |(room, differences), job| {
+        .map_init(Room::default, |room, job| {
             let part = &parts[job.part];
-            let range = job.start..part.len().min(job.start + options.chunk);
             let mut found = Found::default();
             let mut outputs = job.words;
+            // A later statistic finds the weights in the cache.
             for (statistic, plan) in plans.iter().enumerate() {
+                let (planes, write) = match want {
+                    Want::Tops => (statistic * plan.ks..(statistic + 1) * plan.ks, true),
+                    Want::Isolated => (0..plan.ks, statistic == 0),
+                };
                 let scan = Scan {
                     part,
                     statistic,
-                    range: range.clone(),
+                    range: job.start..part.len().min(job.start + options.chunk),
                     plan,
-                    undecided: want == Want::Tops || statistic == 0,
+                    write,
                 };
-                match want {
-                    Want::Tops => {
-                        let planes = statistic * plan.ks..(statistic + 1) * plan.ks;
-                        scan.run(options.isa, &mut outputs[planes], room, &mut found);
-                    }
-                    Want::Isolated if statistic == 0 => {
-                        scan.run(options.isa, &mut outputs, room, &mut found);
-                    }
-                    Want::Isolated => {
-                        take_away(
-                            scan,
-                            options.isa,
-                            &mut outputs,
-                            room,
-                            differences,
-                            &mut found,
-                        );
-                    }
-                }
+                scan.run(options.isa, &mut outputs[planes], room, &mut found);
             }
             Scanned {
                 part: job.part,
@@ -215,27 +201,6 @@ fn pass(
             }
         })
         .collect()
-}
-
-/// Scans a chunk, whose weights an earlier statistic has brought into the cache, and takes what is in for certain out of
-/// the outputs.
-fn take_away(
-    scan: Scan<'_, '_>,
-    isa: Isa,
-    outputs: &mut [&mut [u64]],
-    room: &mut Room,
-    bits: &mut Vec<u64>,
-    found: &mut Found,
-) {
-    let words = scan.range.len().div_ceil(64);
-    bits.resize(words * outputs.len(), 0);
-    let mut planes: Vec<&mut [u64]> = bits.chunks_mut(words.max(1)).collect();
-    scan.run(isa, &mut planes, room, found);
-    for (output, plane) in outputs.iter_mut().zip(&planes) {
-        for (output, word) in output.iter_mut().zip(plane.iter()) {
-            *output &= !word;
-        }
-    }
 }
 
 /// The threshold of a plane, or `None` where the bracket missed it.
@@ -270,7 +235,9 @@ fn decide(chunks: &[Scanned], plane: usize, cut: Cut, take_away: bool, words: &m
     let mut ties = cut.ties;
     for chunk in chunks {
         let words = &mut words[chunk.part][chunk.word..];
-        for (offset, key) in chunk.found.undecided.of(plane) {
+        let (offsets, keys) = chunk.found.undecided.of(plane);
+        for (&offset, &key) in offsets.iter().zip(keys) {
+            let offset = usize::from(offset);
             let tie = key == cut.key && ties > 0;
             ties -= usize::from(tie);
             let is = tie | (key > cut.key);

@@ -24,10 +24,19 @@ pub(crate) struct Window {
     pub(crate) dense: Vec<(usize, u8)>,
     /// The codes whose elements have to be looked at one by one.
     pub(crate) doubtful: [bool; CODES],
-    /// Brackets in the order of their starts.
-    brackets: Vec<(usize, Bracket)>,
-    /// For each code the first of the brackets that it may be within, and the one after the last.
-    spans: [(u16, u16); CODES],
+    /// In the order of their floors, and one more with a floor above every key.
+    steps: Vec<Step>,
+    /// For each code the first step that it may be within.
+    first: [u16; CODES],
+}
+
+/// A bracket that a doubtful key is compared with.
+#[derive(Clone, Copy)]
+pub(crate) struct Step {
+    pub(crate) k: usize,
+    /// A key below this one, and its bit, have nothing to do with the bracket.
+    pub(crate) floor: u32,
+    pub(crate) bracket: Bracket,
 }
 
 impl Plan {
@@ -86,26 +95,38 @@ fn last(bracket: Bracket) -> u16 {
 impl Window {
     fn new(base: u16, dense: &[(usize, Bracket)], sparse: &[(usize, Bracket)]) -> Self {
         let first_of = |bracket: Bracket| code((bracket.start >> 16) as u16, base);
-        let mut brackets = [dense, sparse].concat();
-        brackets.sort_by_key(|(_, bracket)| bracket.start);
+        let step = |(k, bracket): (usize, Bracket), floor| Step { k, floor, bracket };
+        // Codes do not see the lower half of a key; of a sparse K they see nothing.
+        let mut steps: Vec<Step> = dense
+            .iter()
+            .map(|&(k, bracket)| step((k, bracket), bracket.start >> 16 << 16))
+            .chain(
+                sparse
+                    .iter()
+                    .map(|&(k, bracket)| step((k, bracket), bracket.start)),
+            )
+            .collect();
+        steps.sort_by_key(|step| step.floor);
         let mut doubtful = [false; CODES];
-        let mut spans = [(u16::MAX, 0); CODES];
-        for (index, &(k, bracket)) in brackets.iter().enumerate() {
+        let mut first = [0; CODES];
+        for (index, &Step { k, bracket, .. }) in steps.iter().enumerate().rev() {
             let sparse = sparse.iter().any(|(other, _)| *other == k);
-            let first = usize::from(first_of(bracket));
             // Every element of a sparse K is looked at.
             let end = if sparse {
                 CODES
             } else {
                 usize::from(code(last(bracket), base)) + 1
             };
-            for code in first..end {
+            for code in usize::from(first_of(bracket))..end {
                 doubtful[code] = true;
-                let (from, to) = &mut spans[code];
-                *from = (*from).min(index as u16);
-                *to = (*to).max(index as u16 + 1);
+                first[code] = index as u16;
             }
         }
+        let none = Bracket {
+            start: u32::MAX,
+            end: u32::MAX,
+        };
+        steps.push(step((0, none), u32::MAX));
         Self {
             base,
             dense: dense
@@ -113,17 +134,15 @@ impl Window {
                 .map(|&(k, bracket)| (k, first_of(bracket)))
                 .collect(),
             doubtful,
-            brackets,
-            spans,
+            steps,
+            first,
         }
     }
 
-    /// The brackets that a doubtful key may be within or above (and perhaps others), with their K.
+    /// The steps from the first on that a doubtful key may be within.
     #[inline(always)]
-    pub(crate) fn brackets(&self, key: u32) -> &[(usize, Bracket)] {
-        let (from, to) = self.spans[usize::from(code((key >> 16) as u16, self.base))];
-        self.brackets
-            .get(usize::from(from)..usize::from(to))
-            .unwrap_or(&[])
+    pub(crate) fn steps(&self, key: u32) -> &[Step] {
+        let first = self.first[usize::from(code((key >> 16) as u16, self.base))];
+        self.steps.get(usize::from(first)..).unwrap_or(&[])
     }
 }

@@ -5,7 +5,7 @@ use std::ops::Range;
 use mathneuro_mask::Isa;
 
 use super::part::{INFINITE, Part, key};
-use super::plan::Plan;
+use super::plan::{Plan, Step, Window};
 use crate::lanes::{self, GROUP, Half, Kernel, Score, prefetch};
 use crate::weights::{Element, by_element};
 
@@ -14,6 +14,9 @@ pub(crate) const CHUNK: usize = 1 << 16;
 
 /// Groups scored before they are compared with every level in turn.
 const TILE: usize = 16;
+
+/// Groups from the one at work to the one that is asked for ahead of its use.
+const AHEAD: usize = 48;
 
 /// A plane with as many undecided elements in a chunk as this share is left to the exact way: many weights are equal.
 const UNDECIDED: usize = 8;
@@ -28,13 +31,10 @@ pub(crate) struct Undecided {
 }
 
 impl Undecided {
-    /// Offset and key of each element of one plane.
-    pub(crate) fn of(&self, plane: usize) -> impl Iterator<Item = (usize, u32)> + '_ {
+    /// Offsets and keys of one plane.
+    pub(crate) fn of(&self, plane: usize) -> (&[u16], &[u32]) {
         let range = self.range(plane);
-        let offsets = self.offsets[range.clone()].iter();
-        offsets
-            .zip(&self.keys[range])
-            .map(|(&offset, &key)| (usize::from(offset), key))
+        (&self.offsets[range.clone()], &self.keys[range])
     }
 
     pub(crate) fn keys(&self, plane: usize) -> &[u32] {
@@ -68,30 +68,36 @@ pub(crate) struct Found {
 pub(crate) struct Room {
     /// Undecided elements of each K, as offset and key.
     lists: Vec<List>,
+    /// The words of a tile, for each K: settled and counted before they are written to a mask, or taken out of it.
+    words: Vec<[u64; TILE]>,
+    /// Bits set so far, for each K.
+    set: Vec<u64>,
 }
 
 #[derive(Default)]
 struct List {
-    /// Room for one more than can be kept.
-    slots: Vec<(u16, u32)>,
+    /// The key, and below it 16 bits of offset.
+    slots: Vec<u64>,
     len: usize,
 }
 
 impl List {
-    fn clear(&mut self, limit: usize) {
-        if self.slots.len() <= limit {
-            self.slots.resize(limit + 1, (0, 0));
+    /// Makes room for so many more, and one that is not kept.
+    #[inline(always)]
+    fn reserve(&mut self, more: usize) {
+        let wanted = self.len + more + 1;
+        if self.slots.len() < wanted {
+            self.slots.resize(2 * wanted, 0);
         }
-        self.len = 0;
     }
 
-    /// Keeps an element if it is wanted; the branch would be a coin's toss.
+    /// Keeps an element if it is wanted; a branch would be a coin's toss.
     #[inline(always)]
-    fn push(&mut self, offset: u16, key: u32, wanted: bool, limit: usize) {
+    fn push(&mut self, offset: u16, key: u32, wanted: bool) {
         if let Some(slot) = self.slots.get_mut(self.len) {
-            *slot = (offset, key);
+            *slot = u64::from(key) << 16 | u64::from(offset);
+            self.len += usize::from(wanted);
         }
-        self.len = (self.len + usize::from(wanted)).min(limit);
     }
 }
 
@@ -101,12 +107,13 @@ pub(crate) struct Scan<'s, 'p> {
     pub(crate) statistic: usize,
     pub(crate) range: Range<usize>,
     pub(crate) plan: &'s Plan,
-    /// The bit that undecided elements get.
-    pub(crate) undecided: bool,
+    /// Whether what is in, for certain or perhaps, is written to the masks; else what is in for certain is taken out of
+    /// them.
+    pub(crate) write: bool,
 }
 
 impl Scan<'_, '_> {
-    /// Scans and appends what is found. `planes` are the words of each K's mask; all of them are written.
+    /// Scans and appends what is found. `planes` are the words of each K's mask; all zero.
     pub(crate) fn run(
         self,
         isa: Isa,
@@ -152,20 +159,18 @@ impl Kernel for Pass<'_, '_, '_, '_> {
         let factors = &part.statistics[scan.statistic];
         let bytes = &part.weights.bytes()[scan.range.start * E::SIZE..scan.range.end * E::SIZE];
         let elements = scan.range.len();
-        let words = elements.div_ceil(GROUP);
+        let all_words = elements.div_ceil(GROUP);
         // Bits of the last word that stand for elements.
-        let valid = u64::MAX >> (words * GROUP - elements);
+        let valid = u64::MAX >> (all_words * GROUP - elements);
         let limit = (elements / UNDECIDED).max(GROUP);
-        room.lists.resize_with(scan.plan.ks, List::default);
+        let ks = scan.plan.ks;
+        room.lists.resize_with(ks, List::default);
         for list in &mut room.lists {
-            list.clear(limit);
+            list.len = 0;
         }
-        for plane in &mut *planes {
-            plane.fill(0);
-        }
-        for &k in &scan.plan.everything {
-            planes[k].fill(u64::MAX);
-        }
+        room.words.resize(ks, [0; TILE]);
+        room.set.clear();
+        room.set.resize(ks, 0);
         let sets: Vec<L::Set> = scan
             .plan
             .windows
@@ -183,25 +188,36 @@ impl Kernel for Pass<'_, '_, '_, '_> {
         let mut column = scan.range.start % part.cols;
         let mut columns = [0; TILE];
 
-        for first in (0..words).step_by(TILE) {
-            let tile = TILE.min(words - first);
-            // The next tile is loaded while this one is compared.
-            let next = (first + TILE) * GROUP * E::SIZE;
-            prefetch(&bytes[next.min(bytes.len())..bytes.len().min(next + TILE * GROUP * E::SIZE)]);
-            for (word, (keys, at)) in keys[..tile].iter_mut().zip(&mut columns).enumerate() {
+        for first in (0..all_words).step_by(TILE) {
+            let tile = TILE.min(all_words - first);
+            let mut word = 0;
+            while word < tile {
                 let start = (first + word) * GROUP;
-                *at = column;
-                let group = factors.group::<E>(column, &mut halves);
-                *keys = match bytes.get(start * E::SIZE..(start + GROUP) * E::SIZE) {
-                    Some(bytes) => L::scores(bytes, group),
-                    None => {
-                        let rest = &bytes[start * E::SIZE..];
-                        let mut padded = zero;
-                        padded[..rest.len()].copy_from_slice(rest);
-                        L::scores(&padded[..GROUP * E::SIZE], group)
-                    }
-                };
-                column += GROUP;
+                let rest = &bytes[start * E::SIZE..];
+                // As many groups as lie in this row as a whole.
+                let run = factors.run::<E>(column);
+                let whole = (rest.len() / (GROUP * E::SIZE)).min(tile - word);
+                let whole = whole.min(run.groups);
+                let groups = rest.chunks_exact(GROUP * E::SIZE).zip(run.halves());
+                for (keys, (group, halves)) in keys[word..word + whole].iter_mut().zip(groups) {
+                    *keys = L::scores(group, halves);
+                }
+                for at in &mut columns[word..word + whole] {
+                    *at = column;
+                    column += GROUP;
+                }
+                word += whole;
+                if word < tile && whole == 0 {
+                    // One that goes over the end of a row, or of the chunk.
+                    let mut padded = zero;
+                    let size = rest.len().min(GROUP * E::SIZE);
+                    padded[..size].copy_from_slice(&rest[..size]);
+                    let group = factors.group::<E>(column, &mut halves);
+                    keys[word] = L::scores(&padded[..GROUP * E::SIZE], group);
+                    columns[word] = column;
+                    column += GROUP;
+                    word += 1;
+                }
                 while column >= part.cols {
                     column -= part.cols;
                 }
@@ -212,15 +228,23 @@ impl Kernel for Pass<'_, '_, '_, '_> {
                 .largest();
             largest = largest.max(tile_largest);
 
+            room.words.fill([0; TILE]);
+            for &k in &scan.plan.everything {
+                room.words[k].fill(u64::MAX);
+            }
             for (window, set) in scan.plan.windows.iter().zip(&sets) {
                 if tile_largest < window.base {
                     continue;
                 }
                 let mut count = 0;
                 for (word, (codes, keys)) in codes.iter_mut().zip(&keys[..tile]).enumerate() {
+                    let ahead = (first + word + AHEAD) * GROUP * E::SIZE;
+                    if let Some(group) = bytes.get(ahead..ahead + GROUP * E::SIZE) {
+                        prefetch(group);
+                    }
                     *codes = keys.codes(window.base);
                     let mut doubtful = L::within(codes, set);
-                    if first + word + 1 == words {
+                    if first + word + 1 == all_words {
                         doubtful &= valid;
                     }
                     if let Some(places) = places[count..].first_chunk_mut() {
@@ -230,25 +254,36 @@ impl Kernel for Pass<'_, '_, '_, '_> {
                 }
                 for &(k, level) in &window.dense {
                     let level = L::level(level);
-                    for (word, codes) in planes[k][first..first + tile].iter_mut().zip(&codes) {
+                    for (word, codes) in room.words[k].iter_mut().zip(&codes) {
                         *word = L::at_least(codes, &level);
                     }
                 }
-                for &place in &places[..count] {
-                    let (word, bit) = (usize::from(place) / GROUP, usize::from(place) % GROUP);
-                    let offset = first * GROUP + usize::from(place);
-                    let mut at = columns[word] + bit;
-                    if at >= part.cols {
-                        at %= part.cols;
-                    }
-                    let element = &bytes[offset * E::SIZE..(offset + 1) * E::SIZE];
-                    let key = key(E::read(element), factors.all[at]);
-                    for &(k, bracket) in window.brackets(key) {
-                        let (may, is) = (key >= bracket.start, key >= bracket.end);
-                        let set = is | (may & scan.undecided);
-                        let word = &mut planes[k][first + word];
-                        *word = *word & !(1 << bit) | u64::from(set) << bit;
-                        room.lists[k].push(offset as u16, key, may & !is, limit);
+                let doubtful = Doubtful {
+                    scan: &scan,
+                    window,
+                    bytes: &bytes[first * GROUP * E::SIZE..],
+                    columns: &columns,
+                    places: &places[..count],
+                };
+                doubtful.settle::<E>(first, room, limit);
+            }
+            for ((words, set), plane) in room.words.iter_mut().zip(&mut room.set).zip(&mut *planes)
+            {
+                if first + tile == all_words {
+                    words[tile - 1] &= valid;
+                }
+                let words = &words[..tile];
+                let count: u64 = words.iter().map(|word| u64::from(word.count_ones())).sum();
+                if count == 0 {
+                    continue;
+                }
+                *set += count;
+                let plane = &mut plane[first..first + tile];
+                if scan.write {
+                    plane.copy_from_slice(words);
+                } else {
+                    for (plane, word) in plane.iter_mut().zip(words) {
+                        *plane &= !word;
                     }
                 }
             }
@@ -257,33 +292,83 @@ impl Kernel for Pass<'_, '_, '_, '_> {
         if u32::from(largest) >= INFINITE >> 16 {
             found.infinite.get_or_insert(scan.statistic);
         }
-        for plane in &mut *planes {
-            if let Some(word) = plane.last_mut() {
-                *word &= valid;
+        found.close(room, limit, scan.write);
+    }
+}
+
+/// The elements of a tile that have to be looked at one by one.
+struct Doubtful<'d, 's, 'p> {
+    scan: &'d Scan<'s, 'p>,
+    window: &'d Window,
+    /// The weights from the tile on.
+    bytes: &'d [u8],
+    /// The column of each word's first element.
+    columns: &'d [usize; TILE],
+    /// Their places in the tile.
+    places: &'d [u16],
+}
+
+impl Doubtful<'_, '_, '_> {
+    /// Sets their bits, and keeps those that are within a bracket.
+    #[inline(never)]
+    fn settle<E: Element>(&self, first: usize, room: &mut Room, limit: usize) {
+        let part = self.scan.part;
+        let factors = &part.statistics[self.scan.statistic].all[..];
+        let offset = (first * GROUP) as u16;
+        for list in &mut room.lists {
+            list.len = list.len.min(limit);
+            list.reserve(self.places.len());
+        }
+        // Few at a time: their keys do not wait for each other.
+        for places in self.places.chunks(16) {
+            let mut keys = [0; 16];
+            for (key_of, &place) in keys.iter_mut().zip(places) {
+                let place = usize::from(place);
+                let mut column = self.columns[place / GROUP % TILE] + place % GROUP;
+                if column >= factors.len() {
+                    column %= factors.len();
+                }
+                let element = &self.bytes[place * E::SIZE..(place + 1) * E::SIZE];
+                *key_of = key(E::read(element), factors[column]);
+            }
+            for (&key, &place) in keys.iter().zip(places) {
+                let (word, bit) = (usize::from(place) / GROUP % TILE, place % GROUP as u16);
+                // Nearly always there is one.
+                for &Step { k, floor, bracket } in self.window.steps(key) {
+                    if key < floor {
+                        break;
+                    }
+                    let (may, is) = (key >= bracket.start, key >= bracket.end);
+                    let set = is | (may & self.scan.write);
+                    let word = &mut room.words[k][word];
+                    *word = *word & !(1 << bit) | u64::from(set) << bit;
+                    room.lists[k].push(offset + place, key, may & !is);
+                }
             }
         }
-        found.close(planes, &room.lists, limit, scan.undecided);
     }
 }
 
 impl Found {
     /// Takes over the lists of one statistic's planes.
     #[inline(always)]
-    fn close(&mut self, planes: &[&mut [u64]], lists: &[List], limit: usize, undecided: bool) {
-        let total = lists.iter().map(|list| list.len).sum();
+    fn close(&mut self, room: &Room, limit: usize, write: bool) {
+        let total = room.lists.iter().map(|list| list.len).sum();
         self.undecided.offsets.reserve_exact(total);
         self.undecided.keys.reserve_exact(total);
-        for (plane, list) in planes.iter().zip(lists) {
+        for (list, set) in room.lists.iter().zip(&room.set) {
             let kept = &list.slots[..list.len];
-            let offsets = kept.iter().map(|(offset, _)| *offset);
+            let offsets = kept.iter().map(|slot| *slot as u16);
             self.undecided.offsets.extend(offsets);
-            self.undecided.keys.extend(kept.iter().map(|(_, key)| *key));
+            self.undecided
+                .keys
+                .extend(kept.iter().map(|slot| (slot >> 16) as u32));
             self.undecided.close_plane();
-            let crowded = list.len == limit;
+            let crowded = list.len >= limit;
             self.crowded.push(crowded);
-            let set: u64 = plane.iter().map(|word| u64::from(word.count_ones())).sum();
-            let waiting = if undecided && !crowded { list.len } else { 0 };
-            self.certain.push(set as usize - waiting);
+            // The bits of undecided elements were set too.
+            let waiting = if write && !crowded { list.len } else { 0 };
+            self.certain.push(*set as usize - waiting);
         }
     }
 }
