@@ -12,7 +12,7 @@ pub enum Isa {
     Portable,
     /// x86-64 with AVX2, F16C and POPCNT.
     Avx2,
-    /// x86-64 with AVX-512 F, BW and VPOPCNTDQ.
+    /// x86-64 with AVX-512 F, BW, VBMI, VBMI2 and VPOPCNTDQ: Ice Lake, Zen 4, and what came after them.
     Avx512,
     /// 64-bit ARM.
     Neon,
@@ -63,6 +63,8 @@ impl Isa {
                 Self::Avx2.is_available()
                     && is_x86_feature_detected!("avx512f")
                     && is_x86_feature_detected!("avx512bw")
+                    && is_x86_feature_detected!("avx512vbmi")
+                    && is_x86_feature_detected!("avx512vbmi2")
                     && is_x86_feature_detected!("avx512vpopcntdq")
             }
             #[cfg(target_arch = "aarch64")]

@@ -1,8 +1,8 @@
-//! AVX2 and F16C: 16 keys in a register.
+//! AVX2 and F16C: 16 keys or 32 codes in a register.
 
 use std::arch::x86_64::*;
 
-use super::{Half, Lanes};
+use super::{CODES, Half, Lanes, Score, nibbles};
 use crate::weights::{BF16, F16, F32};
 
 #[derive(Clone, Copy)]
@@ -107,19 +107,49 @@ unsafe fn of_f16(weights: &[u8], half: &Half, part: usize) -> __m256i {
     }
 }
 
-/// One bit for each of 32 keys.
+/// One bit for each of 32 codes whose byte has its upper bit set.
 ///
 /// # Safety
 /// AVX2 must have been detected.
 #[inline(always)]
-unsafe fn bits(low: __m256i, high: __m256i, threshold: __m256i) -> u64 {
+unsafe fn bits(bytes: __m256i) -> u64 {
+    // SAFETY: values in registers only; AVX2 is the caller's promise.
+    u64::from(unsafe { _mm256_movemask_epi8(bytes) } as u32)
+}
+
+/// 32 codes of 32 keys.
+///
+/// # Safety
+/// AVX2 must have been detected.
+#[inline(always)]
+unsafe fn codes(low: __m256i, high: __m256i, base: u16) -> __m256i {
     // SAFETY: values in registers only; AVX2 is the caller's promise.
     unsafe {
-        let low = _mm256_cmpgt_epi16(low, threshold);
-        let high = _mm256_cmpgt_epi16(high, threshold);
-        let bytes = _mm256_packs_epi16(low, high);
-        let bytes = _mm256_permute4x64_epi64::<0b11_01_10_00>(bytes);
-        u64::from(_mm256_movemask_epi8(bytes) as u32)
+        let base = _mm256_set1_epi16(base as i16);
+        let packed =
+            _mm256_packus_epi16(_mm256_subs_epu16(low, base), _mm256_subs_epu16(high, base));
+        _mm256_permute4x64_epi64::<0b11_01_10_00>(packed)
+    }
+}
+
+/// Which of 32 codes are members.
+///
+/// # Safety
+/// AVX2 must have been detected.
+#[inline(always)]
+unsafe fn within(codes: __m256i, [low, high, place]: [__m256i; 3]) -> u64 {
+    // SAFETY: values in registers only; AVX2 is the caller's promise.
+    unsafe {
+        // A shuffle gives zero for an index with its upper bit set: for each code one of the two rows counts.
+        let index = _mm256_and_si256(codes, _mm256_set1_epi8(0x8F_u8 as i8));
+        let other = _mm256_xor_si256(index, _mm256_set1_epi8(0x80_u8 as i8));
+        let row = _mm256_or_si256(
+            _mm256_shuffle_epi8(low, index),
+            _mm256_shuffle_epi8(high, other),
+        );
+        let upper = _mm256_and_si256(_mm256_srli_epi16::<4>(codes), _mm256_set1_epi8(0x0F));
+        let place = _mm256_shuffle_epi8(place, upper);
+        bits(_mm256_cmpeq_epi8(_mm256_and_si256(row, place), place))
     }
 }
 
@@ -139,74 +169,112 @@ pub(super) unsafe fn largest(keys: __m256i) -> u16 {
     }
 }
 
-// Closures and `map` are not used on vectors: they would not be inlined into functions with other instruction sets.
-macro_rules! lanes {
+impl Lanes for Avx2 {
+    type Codes = [__m256i; 2];
+    type Level = __m256i;
+    /// The members by nibbles: see [`nibbles`].
+    type Set = [__m256i; 3];
+
+    // Closures and `map` are not used on vectors: they would not be inlined into functions with other instruction sets.
+    #[inline(always)]
+    fn max(self, other: Self) -> Self {
+        // SAFETY: values in registers only; this type is used only where its instruction sets were detected.
+        unsafe {
+            Self([
+                _mm256_max_epu16(self.0[0], other.0[0]),
+                _mm256_max_epu16(self.0[1], other.0[1]),
+                _mm256_max_epu16(self.0[2], other.0[2]),
+                _mm256_max_epu16(self.0[3], other.0[3]),
+            ])
+        }
+    }
+
+    #[inline(always)]
+    fn largest(self) -> u16 {
+        // SAFETY: values in registers only; this type is used only where its instruction sets were detected.
+        unsafe {
+            let low = _mm256_max_epu16(self.0[0], self.0[1]);
+            let high = _mm256_max_epu16(self.0[2], self.0[3]);
+            largest(_mm256_max_epu16(low, high))
+        }
+    }
+
+    #[inline(always)]
+    fn codes(self, base: u16) -> [__m256i; 2] {
+        // SAFETY: values in registers only; this type is used only where its instruction sets were detected.
+        unsafe {
+            [
+                codes(self.0[0], self.0[1], base),
+                codes(self.0[2], self.0[3], base),
+            ]
+        }
+    }
+
+    #[inline(always)]
+    fn level(code: u8) -> __m256i {
+        // SAFETY: values in registers only; this type is used only where its instruction sets were detected.
+        unsafe { _mm256_set1_epi8(code as i8) }
+    }
+
+    #[inline(always)]
+    fn at_least(codes: &[__m256i; 2], level: &__m256i) -> u64 {
+        // SAFETY: values in registers only; this type is used only where its instruction sets were detected.
+        unsafe {
+            // Bytes compare as signed numbers only; the larger of two is the first one when that is at least the second.
+            let low = _mm256_cmpeq_epi8(_mm256_max_epu8(codes[0], *level), codes[0]);
+            let high = _mm256_cmpeq_epi8(_mm256_max_epu8(codes[1], *level), codes[1]);
+            bits(low) | bits(high) << 32
+        }
+    }
+
+    #[inline(always)]
+    fn set(members: &[bool; CODES]) -> [__m256i; 3] {
+        let tables = nibbles(members);
+        // SAFETY: each array holds the 16 bytes that are read; this type is used only where AVX2 was detected.
+        unsafe {
+            let low = _mm_loadu_si128(tables[0].as_ptr().cast());
+            let high = _mm_loadu_si128(tables[1].as_ptr().cast());
+            let place = _mm_loadu_si128(tables[2].as_ptr().cast());
+            [
+                _mm256_broadcastsi128_si256(low),
+                _mm256_broadcastsi128_si256(high),
+                _mm256_broadcastsi128_si256(place),
+            ]
+        }
+    }
+
+    #[inline(always)]
+    fn within(codes: &[__m256i; 2], set: &[__m256i; 3]) -> u64 {
+        // SAFETY: values in registers only; this type is used only where its instruction sets were detected.
+        unsafe { within(codes[0], *set) | within(codes[1], *set) << 32 }
+    }
+}
+
+macro_rules! score {
     ($element:ty, |$weights:ident, $a:ident, $b:ident| $scores:expr) => {
-        impl Lanes<$element> for Avx2 {
-            type Threshold = __m256i;
-
-            #[inline(always)]
-            fn threshold(key: i16) -> __m256i {
-                // SAFETY: values in registers only; this type is used only where its instruction sets were detected.
-                unsafe { _mm256_set1_epi16(key) }
-            }
-
+        impl Score<$element> for Avx2 {
             #[inline(always)]
             fn scores($weights: &[u8], ($a, $b): (&Half, &Half)) -> Self {
                 // SAFETY: this type is used only where AVX2 and F16C were detected.
                 unsafe { Self($scores) }
             }
-
-            #[inline(always)]
-            fn above(self, threshold: &__m256i) -> u64 {
-                // SAFETY: values in registers only; this type is used only where its instruction sets were detected.
-                unsafe {
-                    bits(self.0[0], self.0[1], *threshold)
-                        | bits(self.0[2], self.0[3], *threshold) << 32
-                }
-            }
-
-            #[inline(always)]
-            fn max(self, other: Self) -> Self {
-                // SAFETY: values in registers only; this type is used only where its instruction sets were detected.
-                unsafe {
-                    Self([
-                        _mm256_max_epu16(self.0[0], other.0[0]),
-                        _mm256_max_epu16(self.0[1], other.0[1]),
-                        _mm256_max_epu16(self.0[2], other.0[2]),
-                        _mm256_max_epu16(self.0[3], other.0[3]),
-                    ])
-                }
-            }
-
-            #[inline(always)]
-            fn largest(self) -> u16 {
-                // SAFETY: values in registers only; this type is used only where its instruction sets were detected.
-                unsafe {
-                    let low = _mm256_max_epu16(self.0[0], self.0[1]);
-                    largest(_mm256_max_epu16(
-                        low,
-                        _mm256_max_epu16(self.0[2], self.0[3]),
-                    ))
-                }
-            }
         }
     };
 }
 
-lanes!(BF16, |weights, a, b| [
+score!(BF16, |weights, a, b| [
     of_bf16(weights, (a, b), 0),
     of_bf16(weights, (a, b), 1),
     of_bf16(weights, (a, b), 2),
     of_bf16(weights, (a, b), 3),
 ]);
-lanes!(F32, |weights, a, b| [
+score!(F32, |weights, a, b| [
     of_f32(weights, a, 0),
     of_f32(weights, a, 1),
     of_f32(weights, b, 2),
     of_f32(weights, b, 3),
 ]);
-lanes!(F16, |weights, a, b| [
+score!(F16, |weights, a, b| [
     of_f16(weights, a, 0),
     of_f16(weights, a, 1),
     of_f16(weights, b, 2),

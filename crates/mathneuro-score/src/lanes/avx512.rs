@@ -1,8 +1,8 @@
-//! AVX-512 F and BW: 32 keys in a register.
+//! AVX-512 F, BW, VBMI and VBMI2: 32 keys or 64 codes in a register.
 
 use std::arch::x86_64::*;
 
-use super::{Half, Lanes};
+use super::{CODES, GROUP, Half, Lanes, Score};
 use crate::weights::{BF16, F16, F32};
 
 #[derive(Clone, Copy)]
@@ -94,70 +94,133 @@ unsafe fn of_f16(weights: &[u8], half: &Half, part: usize) -> __m512i {
     }
 }
 
-// Closures and `map` are not used on vectors: they would not be inlined into functions with other instruction sets.
-macro_rules! lanes {
-    ($element:ty, |$weights:ident, $a:ident, $b:ident| $scores:expr) => {
-        impl Lanes<$element> for Avx512 {
-            type Threshold = __m512i;
+impl Lanes for Avx512 {
+    type Codes = __m512i;
+    type Level = __m512i;
+    /// A byte for each code, its upper bit set for a member.
+    type Set = [__m512i; 4];
 
-            #[inline(always)]
-            fn threshold(key: i16) -> __m512i {
-                // SAFETY: values in registers only; this type is used only where its instruction sets were detected.
-                unsafe { _mm512_set1_epi16(key) }
+    #[inline(always)]
+    fn max(self, other: Self) -> Self {
+        // SAFETY: values in registers only; this type is used only where its instruction sets were detected.
+        unsafe {
+            Self([
+                _mm512_max_epu16(self.0[0], other.0[0]),
+                _mm512_max_epu16(self.0[1], other.0[1]),
+            ])
+        }
+    }
+
+    #[inline(always)]
+    fn largest(self) -> u16 {
+        // SAFETY: values in registers only; this type is used only where its instruction sets were detected.
+        unsafe {
+            let both = _mm512_max_epu16(self.0[0], self.0[1]);
+            let high = _mm512_extracti64x4_epi64::<1>(both);
+            super::avx2::largest(_mm256_max_epu16(_mm512_castsi512_si256(both), high))
+        }
+    }
+
+    #[inline(always)]
+    fn codes(self, base: u16) -> __m512i {
+        // SAFETY: values in registers only; this type is used only where its instruction sets were detected.
+        unsafe {
+            let base = _mm512_set1_epi16(base as i16);
+            let low = _mm512_subs_epu16(self.0[0], base);
+            let high = _mm512_subs_epu16(self.0[1], base);
+            // Packing works within each quarter of a register; the eighths are put in order afterwards.
+            let order = _mm512_setr_epi64(0, 2, 4, 6, 1, 3, 5, 7);
+            _mm512_permutexvar_epi64(order, _mm512_packus_epi16(low, high))
+        }
+    }
+
+    #[inline(always)]
+    fn level(code: u8) -> __m512i {
+        // SAFETY: values in registers only; this type is used only where its instruction sets were detected.
+        unsafe { _mm512_set1_epi8(code as i8) }
+    }
+
+    #[inline(always)]
+    fn at_least(codes: &__m512i, level: &__m512i) -> u64 {
+        // SAFETY: values in registers only; this type is used only where its instruction sets were detected.
+        unsafe { _mm512_cmpge_epu8_mask(*codes, *level) }
+    }
+
+    #[inline(always)]
+    fn set(members: &[bool; CODES]) -> [__m512i; 4] {
+        let mut bytes = [0u8; CODES];
+        for (byte, &member) in bytes.iter_mut().zip(members) {
+            *byte = if member { 0xFF } else { 0 };
+        }
+        // SAFETY: loads that check their slices; this type is used only where its instruction sets were detected.
+        unsafe {
+            [
+                load(&bytes, 0),
+                load(&bytes, 64),
+                load(&bytes, 128),
+                load(&bytes, 192),
+            ]
+        }
+    }
+
+    #[inline(always)]
+    fn within(codes: &__m512i, set: &[__m512i; 4]) -> u64 {
+        // SAFETY: values in registers only; this type is used only where its instruction sets were detected.
+        unsafe {
+            let low = _mm512_permutex2var_epi8(set[0], *codes, set[1]);
+            let high = _mm512_permutex2var_epi8(set[2], *codes, set[3]);
+            let found = _mm512_mask_blend_epi8(_mm512_movepi8_mask(*codes), low, high);
+            _mm512_movepi8_mask(found)
+        }
+    }
+
+    #[inline(always)]
+    fn places(bits: u64, from: u16, places: &mut [u16; GROUP]) {
+        const PLACES: [u8; GROUP] = {
+            let mut places = [0; GROUP];
+            let mut i = 0;
+            while i < GROUP {
+                places[i] = i as u8;
+                i += 1;
             }
+            places
+        };
+        // SAFETY: each store writes 32 of the 64 places; this type is used only where its instruction sets were detected.
+        unsafe {
+            let packed = _mm512_maskz_compress_epi8(bits, load(&PLACES, 0));
+            let from = _mm512_set1_epi16(from as i16);
+            let first = _mm512_cvtepu8_epi16(_mm512_castsi512_si256(packed));
+            _mm512_storeu_si512(places.as_mut_ptr().cast(), _mm512_add_epi16(first, from));
+            if bits.count_ones() > 32 {
+                let second = _mm512_cvtepu8_epi16(_mm512_extracti64x4_epi64::<1>(packed));
+                let places = places.as_mut_ptr().add(32);
+                _mm512_storeu_si512(places.cast(), _mm512_add_epi16(second, from));
+            }
+        }
+    }
+}
 
+macro_rules! score {
+    ($element:ty, |$weights:ident, $a:ident, $b:ident| $scores:expr) => {
+        impl Score<$element> for Avx512 {
             #[inline(always)]
             fn scores($weights: &[u8], ($a, $b): (&Half, &Half)) -> Self {
                 // SAFETY: this type is used only where AVX-512 F and BW were detected.
                 unsafe { Self($scores) }
             }
-
-            #[inline(always)]
-            fn above(self, threshold: &__m512i) -> u64 {
-                // SAFETY: values in registers only; this type is used only where its instruction sets were detected.
-                let (low, high) = unsafe {
-                    (
-                        _mm512_cmpgt_epi16_mask(self.0[0], *threshold),
-                        _mm512_cmpgt_epi16_mask(self.0[1], *threshold),
-                    )
-                };
-                u64::from(low) | u64::from(high) << 32
-            }
-
-            #[inline(always)]
-            fn max(self, other: Self) -> Self {
-                // SAFETY: values in registers only; this type is used only where its instruction sets were detected.
-                unsafe {
-                    Self([
-                        _mm512_max_epu16(self.0[0], other.0[0]),
-                        _mm512_max_epu16(self.0[1], other.0[1]),
-                    ])
-                }
-            }
-
-            #[inline(always)]
-            fn largest(self) -> u16 {
-                // SAFETY: values in registers only; this type is used only where its instruction sets were detected.
-                unsafe {
-                    let both = _mm512_max_epu16(self.0[0], self.0[1]);
-                    let high = _mm512_extracti64x4_epi64::<1>(both);
-                    let half = _mm256_max_epu16(_mm512_castsi512_si256(both), high);
-                    super::avx2::largest(half)
-                }
-            }
         }
     };
 }
 
-lanes!(BF16, |weights, a, b| [
+score!(BF16, |weights, a, b| [
     of_bf16(weights, (a, b), 0),
     of_bf16(weights, (a, b), 1)
 ]);
-lanes!(F32, |weights, a, b| [
+score!(F32, |weights, a, b| [
     of_f32(weights, a, 0),
     of_f32(weights, b, 1)
 ]);
-lanes!(F16, |weights, a, b| [
+score!(F16, |weights, a, b| [
     of_f16(weights, a, 0),
     of_f16(weights, b, 1)
 ]);

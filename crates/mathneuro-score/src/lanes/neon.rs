@@ -1,8 +1,8 @@
-//! NEON: 8 keys in a register.
+//! NEON: 8 keys or 16 codes in a register.
 
 use std::arch::aarch64::*;
 
-use super::{Half, Lanes};
+use super::{CODES, Half, Lanes, Score, nibbles};
 use crate::weights::{BF16, Element, F16, F32};
 
 #[derive(Clone, Copy)]
@@ -91,33 +91,139 @@ unsafe fn of_f16(weights: &[u8], half: &Half, part: usize) -> uint16x8_t {
     }
 }
 
-/// Of 16 keys those above a threshold, each as its place in a byte.
+/// 16 codes of 16 keys.
 ///
 /// # Safety
 /// NEON must be there.
 #[inline(always)]
-unsafe fn places(low: uint16x8_t, high: uint16x8_t, threshold: int16x8_t) -> uint8x16_t {
-    const PLACES: [u8; 16] = [1, 2, 4, 8, 16, 32, 64, 128, 1, 2, 4, 8, 16, 32, 64, 128];
-    // SAFETY: the array holds the 16 bytes that are read; NEON is the caller's promise.
+unsafe fn codes(low: uint16x8_t, high: uint16x8_t, base: uint16x8_t) -> uint8x16_t {
+    // SAFETY: values in registers only; NEON is the caller's promise.
     unsafe {
-        let low = vmovn_u16(vcgtq_s16(vreinterpretq_s16_u16(low), threshold));
-        let high = vmovn_u16(vcgtq_s16(vreinterpretq_s16_u16(high), threshold));
-        vandq_u8(vcombine_u8(low, high), vld1q_u8(PLACES.as_ptr()))
+        let low = vqmovn_u16(vqsubq_u16(low, base));
+        vcombine_u8(low, vqmovn_u16(vqsubq_u16(high, base)))
     }
 }
 
-// Closures and `map` are not used on vectors: they would not be inlined into functions with other instruction sets.
-macro_rules! lanes {
+/// Which of 16 codes are members: bytes of ones.
+///
+/// # Safety
+/// NEON must be there.
+#[inline(always)]
+unsafe fn within(codes: uint8x16_t, [low, high, place]: [uint8x16_t; 3]) -> uint8x16_t {
+    // SAFETY: values in registers only; NEON is the caller's promise.
+    unsafe {
+        // A lookup gives zero for an index beyond the table: for each code one of the two rows counts.
+        let index = vandq_u8(codes, vdupq_n_u8(0x8F));
+        let other = veorq_u8(index, vdupq_n_u8(0x80));
+        let row = vorrq_u8(vqtbl1q_u8(low, index), vqtbl1q_u8(high, other));
+        vtstq_u8(row, vqtbl1q_u8(place, vshrq_n_u8::<4>(codes)))
+    }
+}
+
+/// One bit for each of 64 bytes of ones.
+///
+/// # Safety
+/// NEON must be there.
+#[inline(always)]
+unsafe fn bits(bytes: [uint8x16_t; 4]) -> u64 {
+    const PLACES: [u8; 16] = [1, 2, 4, 8, 16, 32, 64, 128, 1, 2, 4, 8, 16, 32, 64, 128];
+    // SAFETY: the array holds the 16 bytes that are read; NEON is the caller's promise.
+    unsafe {
+        let places = vld1q_u8(PLACES.as_ptr());
+        // Each step halves the number of bytes; in the end a byte holds the bits of 8 elements.
+        let low = vpaddq_u8(vandq_u8(bytes[0], places), vandq_u8(bytes[1], places));
+        let high = vpaddq_u8(vandq_u8(bytes[2], places), vandq_u8(bytes[3], places));
+        let sums = vpaddq_u8(low, high);
+        vgetq_lane_u64::<0>(vreinterpretq_u64_u8(vpaddq_u8(sums, sums)))
+    }
+}
+
+impl Lanes for Neon {
+    type Codes = [uint8x16_t; 4];
+    type Level = uint8x16_t;
+    /// The members by nibbles: see [`nibbles`].
+    type Set = [uint8x16_t; 3];
+
+    #[inline(always)]
+    fn max(mut self, other: Self) -> Self {
+        for (a, &b) in self.0.iter_mut().zip(&other.0) {
+            // SAFETY: NEON is part of every 64-bit ARM machine.
+            *a = unsafe { vmaxq_u16(*a, b) };
+        }
+        self
+    }
+
+    #[inline(always)]
+    fn largest(self) -> u16 {
+        self.0
+            .into_iter()
+            // SAFETY: NEON is part of every 64-bit ARM machine.
+            .fold(0, |largest, keys| largest.max(unsafe { vmaxvq_u16(keys) }))
+    }
+
+    #[inline(always)]
+    fn codes(self, base: u16) -> [uint8x16_t; 4] {
+        // SAFETY: NEON is part of every 64-bit ARM machine.
+        unsafe {
+            let base = vdupq_n_u16(base);
+            [
+                codes(self.0[0], self.0[1], base),
+                codes(self.0[2], self.0[3], base),
+                codes(self.0[4], self.0[5], base),
+                codes(self.0[6], self.0[7], base),
+            ]
+        }
+    }
+
+    #[inline(always)]
+    fn level(code: u8) -> uint8x16_t {
+        // SAFETY: NEON is part of every 64-bit ARM machine.
+        unsafe { vdupq_n_u8(code) }
+    }
+
+    #[inline(always)]
+    fn at_least(codes: &[uint8x16_t; 4], level: &uint8x16_t) -> u64 {
+        // SAFETY: NEON is part of every 64-bit ARM machine.
+        unsafe {
+            bits([
+                vcgeq_u8(codes[0], *level),
+                vcgeq_u8(codes[1], *level),
+                vcgeq_u8(codes[2], *level),
+                vcgeq_u8(codes[3], *level),
+            ])
+        }
+    }
+
+    #[inline(always)]
+    fn set(members: &[bool; CODES]) -> [uint8x16_t; 3] {
+        let [low, high, place] = nibbles(members);
+        // SAFETY: each array holds the 16 bytes that are read; NEON is part of every 64-bit ARM machine.
+        unsafe {
+            [
+                vld1q_u8(low.as_ptr()),
+                vld1q_u8(high.as_ptr()),
+                vld1q_u8(place.as_ptr()),
+            ]
+        }
+    }
+
+    #[inline(always)]
+    fn within(codes: &[uint8x16_t; 4], set: &[uint8x16_t; 3]) -> u64 {
+        // SAFETY: NEON is part of every 64-bit ARM machine.
+        unsafe {
+            bits([
+                within(codes[0], *set),
+                within(codes[1], *set),
+                within(codes[2], *set),
+                within(codes[3], *set),
+            ])
+        }
+    }
+}
+
+macro_rules! score {
     ($element:ty, $of:ident, |$a:ident, $b:ident| $low:expr, $high:expr) => {
-        impl Lanes<$element> for Neon {
-            type Threshold = int16x8_t;
-
-            #[inline(always)]
-            fn threshold(key: i16) -> int16x8_t {
-                // SAFETY: NEON is part of every 64-bit ARM machine.
-                unsafe { vdupq_n_s16(key) }
-            }
-
+        impl Score<$element> for Neon {
             #[inline(always)]
             fn scores(weights: &[u8], ($a, $b): (&Half, &Half)) -> Self {
                 // SAFETY: NEON is part of every 64-bit ARM machine.
@@ -134,45 +240,10 @@ macro_rules! lanes {
                     ])
                 }
             }
-
-            #[inline(always)]
-            fn above(self, threshold: &int16x8_t) -> u64 {
-                // SAFETY: NEON is part of every 64-bit ARM machine.
-                unsafe {
-                    // Each step halves the number of bytes; in the end a byte holds the bits of 8 elements.
-                    let low = vpaddq_u8(
-                        places(self.0[0], self.0[1], *threshold),
-                        places(self.0[2], self.0[3], *threshold),
-                    );
-                    let high = vpaddq_u8(
-                        places(self.0[4], self.0[5], *threshold),
-                        places(self.0[6], self.0[7], *threshold),
-                    );
-                    let sums = vpaddq_u8(low, high);
-                    vgetq_lane_u64::<0>(vreinterpretq_u64_u8(vpaddq_u8(sums, sums)))
-                }
-            }
-
-            #[inline(always)]
-            fn max(mut self, other: Self) -> Self {
-                for (a, &b) in self.0.iter_mut().zip(&other.0) {
-                    // SAFETY: NEON is part of every 64-bit ARM machine.
-                    *a = unsafe { vmaxq_u16(*a, b) };
-                }
-                self
-            }
-
-            #[inline(always)]
-            fn largest(self) -> u16 {
-                // SAFETY: NEON is part of every 64-bit ARM machine.
-                self.0
-                    .into_iter()
-                    .fold(0, |largest, keys| largest.max(unsafe { vmaxvq_u16(keys) }))
-            }
         }
     };
 }
 
-lanes!(BF16, of_bf16, |a, b| (a, b), (a, b));
-lanes!(F32, of_f32, |a, b| a, b);
-lanes!(F16, of_f16, |a, b| a, b);
+score!(BF16, of_bf16, |a, b| (a, b), (a, b));
+score!(F32, of_f32, |a, b| a, b);
+score!(F16, of_f16, |a, b| a, b);

@@ -1,19 +1,64 @@
 //! Plain Rust, for any machine.
 
-use super::{GROUP, Half, Lanes, seat};
+use super::{CODES, GROUP, Half, Lanes, Score, seat};
 use crate::weights::Element;
 
 #[derive(Clone, Copy)]
 pub(crate) struct Portable([u16; GROUP]);
 
-impl<E: Element> Lanes<E> for Portable {
-    type Threshold = i16;
+impl Lanes for Portable {
+    type Codes = [u8; GROUP];
+    type Level = u8;
+    type Set = [bool; CODES];
 
     #[inline(always)]
-    fn threshold(key: i16) -> i16 {
-        key
+    fn max(mut self, other: Self) -> Self {
+        for (a, &b) in self.0.iter_mut().zip(&other.0) {
+            *a = (*a).max(b);
+        }
+        self
     }
 
+    #[inline(always)]
+    fn largest(self) -> u16 {
+        self.0.into_iter().fold(0, u16::max)
+    }
+
+    #[inline(always)]
+    fn codes(self, base: u16) -> [u8; GROUP] {
+        self.0.map(|key| super::code(key, base))
+    }
+
+    #[inline(always)]
+    fn level(code: u8) -> u8 {
+        code
+    }
+
+    #[inline(always)]
+    fn at_least(codes: &[u8; GROUP], level: &u8) -> u64 {
+        let mut bits = 0;
+        for (i, code) in codes.iter().enumerate() {
+            bits |= u64::from(code >= level) << i;
+        }
+        bits
+    }
+
+    #[inline(always)]
+    fn set(members: &[bool; CODES]) -> [bool; CODES] {
+        *members
+    }
+
+    #[inline(always)]
+    fn within(codes: &[u8; GROUP], set: &[bool; CODES]) -> u64 {
+        let mut bits = 0;
+        for (i, &code) in codes.iter().enumerate() {
+            bits |= u64::from(set[usize::from(code)]) << i;
+        }
+        bits
+    }
+}
+
+impl<E: Element> Score<E> for Portable {
     #[inline(always)]
     fn scores(weights: &[u8], (a, b): (&Half, &Half)) -> Self {
         let mut keys = [0; GROUP];
@@ -27,27 +72,5 @@ impl<E: Element> Lanes<E> for Portable {
             *key = ((E::read(element).abs() * factor).to_bits() >> 16) as u16;
         }
         Self(keys)
-    }
-
-    #[inline(always)]
-    fn above(self, threshold: &i16) -> u64 {
-        let mut bits = 0;
-        for (i, &key) in self.0.iter().enumerate() {
-            bits |= u64::from(key as i16 > *threshold) << i;
-        }
-        bits
-    }
-
-    #[inline(always)]
-    fn max(mut self, other: Self) -> Self {
-        for (a, &b) in self.0.iter_mut().zip(&other.0) {
-            *a = (*a).max(b);
-        }
-        self
-    }
-
-    #[inline(always)]
-    fn largest(self) -> u16 {
-        self.0.into_iter().fold(0, u16::max)
     }
 }

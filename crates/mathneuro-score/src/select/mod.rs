@@ -12,6 +12,7 @@
 
 mod exact;
 pub(crate) mod part;
+mod plan;
 mod rows;
 mod sample;
 mod scan;
@@ -23,9 +24,10 @@ use rayon::prelude::*;
 
 use crate::error::{Result, ScoreError};
 use part::Part;
+use plan::Plan;
 pub(crate) use rows::select_rows;
 use sample::{Bracket, brackets};
-use scan::{CHUNK, Found, scan};
+use scan::{CHUNK, Found, Room, Scan};
 
 /// A threshold: keys above it are in, and `ties` keys equal to it, the lowest indices first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -59,9 +61,6 @@ struct Options {
     chunk: usize,
 }
 
-/// Marks an undecided element of the first statistic that a later statistic has taken for certain.
-const TAKEN: u32 = 1 << 31;
-
 /// One mask per part for each number to keep (and statistic): the top sets hold exactly that many elements over all
 /// parts together.
 pub(crate) fn select(
@@ -81,11 +80,13 @@ fn select_with(
     keeps: &[usize],
     want: Want,
     options: Options,
-    bracket: impl Fn(&[Part<'_>], usize, &[usize]) -> Vec<Bracket>,
+    brackets: impl Fn(&[Part<'_>], &[usize]) -> Vec<Vec<Bracket>>,
 ) -> Result<Vec<Vec<ParamMask>>> {
     let statistics = parts.first().map_or(0, |part| part.statistics.len());
-    let brackets: Vec<Vec<Bracket>> = (0..statistics)
-        .map(|statistic| bracket(parts, statistic, keeps))
+    let total = parts.iter().map(Part::len).sum();
+    let plans: Vec<Plan> = brackets(parts, keeps)
+        .iter()
+        .map(|brackets| Plan::new(brackets, keeps, total))
         .collect();
     let outputs = match want {
         Want::Tops => statistics * keeps.len(),
@@ -99,7 +100,7 @@ fn select_with(
                 .collect()
         })
         .collect();
-    let chunks = pass(parts, &brackets, &mut masks, want, options);
+    let chunks = pass(parts, &plans, &mut masks, want, options);
     if let Some((part, statistic)) = chunks
         .iter()
         .find_map(|chunk| Some((chunk.part, chunk.found.infinite?)))
@@ -152,7 +153,7 @@ struct Job<'m> {
 
 fn pass(
     parts: &[Part<'_>],
-    brackets: &[Vec<Bracket>],
+    plans: &[Plan],
     masks: &mut [Vec<Vec<u64>>],
     want: Want,
     options: Options,
@@ -174,39 +175,24 @@ fn pass(
         }
     }
     jobs.into_par_iter()
-        .map_init(Vec::new, |room, job| {
+        .map_init(Room::default, |room, job| {
             let part = &parts[job.part];
-            let range = job.start..part.len().min(job.start + options.chunk);
             let mut found = Found::default();
-            let mut words = job.words;
-            match want {
-                Want::Tops => {
-                    let planes = brackets.iter().map(Vec::len).max().unwrap_or(0).max(1);
-                    for (statistic, (brackets, planes)) in
-                        brackets.iter().zip(words.chunks_mut(planes)).enumerate()
-                    {
-                        scan(
-                            options.isa,
-                            part,
-                            statistic,
-                            range.clone(),
-                            brackets,
-                            planes,
-                            &mut found,
-                        );
-                    }
-                }
-                Want::Isolated => {
-                    isolate(
-                        options.isa,
-                        part,
-                        range,
-                        brackets,
-                        &mut words,
-                        room,
-                        &mut found,
-                    );
-                }
+            let mut outputs = job.words;
+            // A later statistic finds the weights in the cache.
+            for (statistic, plan) in plans.iter().enumerate() {
+                let (planes, write) = match want {
+                    Want::Tops => (statistic * plan.ks..(statistic + 1) * plan.ks, true),
+                    Want::Isolated => (0..plan.ks, statistic == 0),
+                };
+                let scan = Scan {
+                    part,
+                    statistic,
+                    range: job.start..part.len().min(job.start + options.chunk),
+                    plan,
+                    write,
+                };
+                scan.run(options.isa, &mut outputs[planes], room, &mut found);
             }
             Scanned {
                 part: job.part,
@@ -217,55 +203,16 @@ fn pass(
         .collect()
 }
 
-/// Scans a chunk for all statistics while its weights are in the cache, and keeps of the bits only the differences.
-fn isolate(
-    isa: Isa,
-    part: &Part<'_>,
-    range: std::ops::Range<usize>,
-    brackets: &[Vec<Bracket>],
-    outputs: &mut [&mut [u64]],
-    room: &mut Vec<u64>,
-    found: &mut Found,
-) {
-    let words = range.len().div_ceil(64);
-    let ks = outputs.len();
-    scan(isa, part, 0, range.clone(), &brackets[0], outputs, found);
-    for (statistic, brackets) in brackets.iter().enumerate().skip(1) {
-        room.clear();
-        room.resize(words * ks, 0);
-        let mut planes: Vec<&mut [u64]> = room.chunks_mut(words).collect();
-        scan(
-            isa,
-            part,
-            statistic,
-            range.clone(),
-            brackets,
-            &mut planes,
-            found,
-        );
-        for (k, (output, plane)) in outputs.iter_mut().zip(&planes).enumerate() {
-            for (output, word) in output.iter_mut().zip(plane.iter()) {
-                *output &= !word;
-            }
-            for (offset, key) in found.undecided.keys_mut(k) {
-                if plane[offset / 64] >> (offset % 64) & 1 == 1 {
-                    *key |= TAKEN;
-                }
-            }
-        }
-    }
-}
-
 /// The threshold of a plane, or `None` where the bracket missed it.
 fn settle(chunks: &[Scanned], plane: usize, keep: usize) -> Option<Cut> {
     let mut certain = 0;
-    let mut keys = Vec::new();
+    let mut keys: Vec<u32> = Vec::new();
     for Scanned { found, .. } in chunks {
         if found.crowded[plane] {
             return None;
         }
         certain += found.certain[plane];
-        keys.extend(found.undecided.keys(plane).iter().map(|key| key & !TAKEN));
+        keys.extend(found.undecided.keys(plane));
     }
     let wanted = keep.checked_sub(certain)?;
     if wanted == 0 {
@@ -282,24 +229,19 @@ fn settle(chunks: &[Scanned], plane: usize, keep: usize) -> Option<Cut> {
     })
 }
 
-/// Sets the bits of a plane's undecided elements that are in, or clears them in an output that it is taken away from.
+/// Clears the bits of a plane's undecided elements that are not in, or of those that are in an output that it is taken
+/// away from.
 fn decide(chunks: &[Scanned], plane: usize, cut: Cut, take_away: bool, words: &mut [Vec<u64>]) {
     let mut ties = cut.ties;
     for chunk in chunks {
         let words = &mut words[chunk.part][chunk.word..];
-        for (offset, key) in chunk.found.undecided.of(plane) {
-            let rank = key & !TAKEN;
-            let tie = rank == cut.key && ties > 0;
+        let (offsets, keys) = chunk.found.undecided.of(plane);
+        for (&offset, &key) in offsets.iter().zip(keys) {
+            let offset = usize::from(offset);
+            let tie = key == cut.key && ties > 0;
             ties -= usize::from(tie);
-            if !tie && rank <= cut.key {
-                continue;
-            }
-            let bit = 1 << (offset % 64);
-            if take_away {
-                words[offset / 64] &= !bit;
-            } else if key & TAKEN == 0 {
-                words[offset / 64] |= bit;
-            }
+            let is = tie | (key > cut.key);
+            words[offset / 64] &= !(u64::from(is == take_away) << (offset % 64));
         }
     }
 }

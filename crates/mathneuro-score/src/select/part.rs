@@ -116,6 +116,28 @@ pub(crate) fn key(weight: f32, factor: f32) -> u32 {
     (weight.abs() * factor).to_bits() & 0x7FFF_FFFF
 }
 
+/// Factors of neighbouring groups.
+pub(crate) struct Run<'f> {
+    /// How many groups lie in the row as a whole.
+    pub(crate) groups: usize,
+    /// How far apart the halves of neighbouring groups are.
+    step: usize,
+    first: &'f [f32],
+    second: &'f [f32],
+}
+
+impl<'f> Run<'f> {
+    /// The halves of group after group.
+    #[inline(always)]
+    pub(crate) fn halves(&self) -> impl Iterator<Item = (&'f Half, &'f Half)> + use<'f> {
+        let halves = self
+            .first
+            .chunks(self.step)
+            .zip(self.second.chunks(self.step));
+        halves.map_while(|(a, b)| a.first_chunk().zip(b.first_chunk()))
+    }
+}
+
 impl Factors {
     fn new(all: Vec<f32>) -> Self {
         let every_second = |from: usize| all.iter().skip(from).step_by(2).copied().collect();
@@ -123,6 +145,32 @@ impl Factors {
             even: every_second(0),
             odd: every_second(1),
             all,
+        }
+    }
+
+    /// The factors from a column on to the end of its row.
+    #[inline(always)]
+    pub(crate) fn run<E: Element>(&self, column: usize) -> Run<'_> {
+        let (step, first, second) = if !E::EVEN_ODD {
+            let second = self.all.get(column + GROUP / 2..);
+            (GROUP, self.all.get(column..), second)
+        } else if column.is_multiple_of(2) {
+            let (even, odd) = (self.even.get(column / 2..), self.odd.get(column / 2..));
+            (GROUP / 2, even, odd)
+        } else {
+            // In an odd column even and odd would be the wrong way round.
+            (GROUP / 2, None, None)
+        };
+        let (first, second) = first.zip(second).unwrap_or_default();
+        Run {
+            groups: if E::EVEN_ODD {
+                first.len().min(second.len())
+            } else {
+                first.len()
+            } / step,
+            step,
+            first,
+            second,
         }
     }
 

@@ -2,11 +2,11 @@
 
 use std::ops::Range;
 
+use mathneuro_mask::Isa;
 use rayon::prelude::*;
 
 use super::part::{INFINITE, Part, key};
-use crate::lanes::{GROUP, prefetch};
-use crate::multiversion::multiversion;
+use crate::lanes::{self, GROUP, Half, Kernel, Score, prefetch};
 use crate::weights::{Element, by_element};
 
 /// The keys that may be a threshold: those from `start` up to, but not including, `end`. Keys from `end` on are in the
@@ -18,106 +18,185 @@ pub(crate) struct Bracket {
 }
 
 /// Weights looked at: an eighth of them, at least and at most so many.
+const SHARE: usize = 8;
 const FEWEST: usize = 1 << 15;
 const MOST: usize = 1 << 22;
 
+/// Weights of the sample that says which keys are too low to be counted.
+const COARSE: usize = 1 << 15;
+
 /// Keys are counted by their upper bits: 1,024 bins to a doubling of the score.
 const BIN: u32 = 13;
-const BINS: usize = (INFINITE >> BIN) as usize;
 
 /// Standard deviations of the estimated rank on either side of a threshold. A bracket that misses costs time, not
 /// exactness.
 const DEVIATIONS: f64 = 3.5;
 
-/// One bracket for each number to keep.
-pub(crate) fn brackets(parts: &[Part<'_>], statistic: usize, keeps: &[usize]) -> Vec<Bracket> {
+/// For each statistic one bracket for each number to keep.
+pub(crate) fn brackets(parts: &[Part<'_>], keeps: &[usize]) -> Vec<Vec<Bracket>> {
+    let statistics = parts.first().map_or(0, |part| part.statistics.len());
     let total: usize = parts.iter().map(Part::len).sum();
-    let wanted = (total / 8).clamp(FEWEST, MOST);
-    let stride = (total / wanted).max(1);
-    let (mut counts, sampled) = count(parts, statistic, stride);
-    // Most bins lie above all scores.
-    counts.truncate(
-        counts
-            .iter()
-            .rposition(|&count| count > 0)
-            .map_or(0, |last| last + 1),
-    );
-    keeps
+    let stride = |wanted: usize| (total / wanted).max(1);
+    let all = Bins {
+        first: 0,
+        last: INFINITE >> BIN,
+    };
+    let fine = stride((total / SHARE).clamp(FEWEST, MOST));
+    let everything = vec![all; statistics];
+    let mut bins = everything.clone();
+    if fine > 1 {
+        // What lies far below every threshold need not be counted, and far above the highest key there is little.
+        let most = keeps.iter().copied().filter(|keep| *keep < total).max();
+        let coarse = Sample::take(parts, &everything, stride(COARSE));
+        for (statistic, bins) in bins.iter_mut().enumerate() {
+            let floor = coarse.bracket(statistic, most.unwrap_or(0), total, 3.0 * DEVIATIONS);
+            let highest = coarse.counts[statistic]
+                .iter()
+                .rposition(|count| *count > 0);
+            let first = floor.start >> BIN;
+            *bins = Bins {
+                first,
+                last: all
+                    .last
+                    .min(highest.unwrap_or(0) as u32 + (8 << (23 - BIN)))
+                    .max(first),
+            };
+        }
+    }
+    let sample = Sample::take(parts, &bins, fine);
+    let mut brackets = sample.brackets(keeps, total);
+    // A threshold below what was counted: the coarse sample was far off.
+    let below = |brackets: &[Bracket], bins: &Bins| {
+        bins.first > 0
+            && brackets
+                .iter()
+                .any(|bracket| bracket.start == 0 && bracket.end > 0)
+    };
+    if brackets
         .iter()
-        .map(|&keep| {
-            if keep == 0 {
-                // No key lies so high.
-                return Bracket {
-                    start: INFINITE,
-                    end: INFINITE,
-                };
-            }
-            if keep == total {
-                return Bracket { start: 0, end: 0 };
-            }
-            let fraction = sampled as f64 / total as f64;
-            let rank = keep as f64 * fraction;
-            let variance = rank * (1.0 - keep as f64 / total as f64) * (1.0 - fraction);
-            let margin = DEVIATIONS * variance.sqrt();
-            // Whatever is not in the sample may lie above it.
-            let slack = if stride == 1 { 0.0 } else { 1.0 };
-            bracket(&counts, rank - margin - slack, rank + margin + slack)
-        })
-        .collect()
+        .zip(&bins)
+        .any(|(brackets, bins)| below(brackets, bins))
+    {
+        brackets = Sample::take(parts, &everything, fine).brackets(keeps, total);
+    }
+    brackets
 }
 
-/// From the highest key that may have the rank `least` from the top to the lowest that may have the rank `most`.
-fn bracket(counts: &[u32], least: f64, most: f64) -> Bracket {
-    let (mut start, mut end) = (0, INFINITE);
-    let mut above = 0u64;
-    for (bin, &count) in counts.iter().enumerate().rev() {
-        if count == 0 {
-            continue;
-        }
-        above += u64::from(count);
-        if above as f64 <= least - 1.0 {
-            end = (bin as u32) << BIN;
-        }
-        if above as f64 >= most {
-            start = (bin as u32) << BIN;
-            break;
-        }
-    }
-    Bracket { start, end }
+/// The bins that are counted; what lies above the last one is counted there.
+#[derive(Debug, Clone, Copy)]
+struct Bins {
+    first: u32,
+    last: u32,
 }
 
-/// How many sampled keys there are in each bin, and in all. One group of 64 out of `stride` is looked at, where in them
-/// is left to a hash: weights of one column must not be met more often than others.
-fn count(parts: &[Part<'_>], statistic: usize, stride: usize) -> (Vec<u32>, usize) {
-    /// Groups of `stride` groups that one task looks at.
-    const TASK: usize = 1 << 10;
-    let mut tasks = Vec::new();
-    for part in parts {
-        let groups = part.len().div_ceil(GROUP * stride);
-        tasks.extend(
-            (0..groups)
-                .step_by(TASK)
-                .map(|first| (part, first..groups.min(first + TASK))),
-        );
+/// Counts of each statistic's bins.
+struct Sample<'b> {
+    bins: &'b [Bins],
+    counts: Vec<Vec<u32>>,
+    sampled: usize,
+}
+
+impl<'b> Sample<'b> {
+    /// Looks at one group of 64 out of `stride`.
+    fn take(parts: &[Part<'_>], bins: &'b [Bins], stride: usize) -> Self {
+        /// Groups that one task looks at.
+        const TASK: usize = 1 << 12;
+        let mut tasks = Vec::new();
+        for part in parts {
+            let groups = part.len().div_ceil(GROUP * stride);
+            tasks.extend(
+                (0..groups)
+                    .step_by(TASK)
+                    .map(|first| (part, first..groups.min(first + TASK))),
+            );
+        }
+        let isa = Isa::active();
+        let (counts, sampled) = tasks
+            .into_par_iter()
+            .fold(
+                || (Vec::new(), 0),
+                |(mut counts, mut sampled), (part, groups)| {
+                    if counts.is_empty() {
+                        let bins = bins.iter().map(|bins| bins.last - bins.first + 1);
+                        counts.extend(bins.map(|bins| vec![0u32; bins as usize]));
+                    }
+                    let count = Count {
+                        part,
+                        bins,
+                        stride,
+                        groups,
+                        counts: &mut counts,
+                    };
+                    sampled += by_element!(part, count_with(isa, count));
+                    (counts, sampled)
+                },
+            )
+            .reduce(
+                || (Vec::new(), 0),
+                |(mut left, a), (right, b)| {
+                    if left.is_empty() {
+                        return (right, a + b);
+                    }
+                    for (left, right) in left.iter_mut().flatten().zip(right.iter().flatten()) {
+                        *left += right;
+                    }
+                    (left, a + b)
+                },
+            );
+        Self {
+            bins,
+            counts,
+            sampled,
+        }
     }
-    let empty = || (Vec::new(), 0);
-    tasks
-        .into_par_iter()
-        .with_min_len(8)
-        .fold(empty, |(mut counts, mut sampled), (part, groups)| {
-            counts.resize(BINS, 0);
-            sampled += by_element!(part, add(part, statistic, stride, groups, &mut counts));
-            (counts, sampled)
-        })
-        .reduce(empty, |(mut left, a), (right, b)| {
-            if left.is_empty() {
-                return (right, a + b);
+
+    fn brackets(&self, keeps: &[usize], total: usize) -> Vec<Vec<Bracket>> {
+        let of = |statistic| {
+            let bracket = |&keep| self.bracket(statistic, keep, total, DEVIATIONS);
+            keeps.iter().map(bracket).collect()
+        };
+        (0..self.bins.len()).map(of).collect()
+    }
+
+    /// The keys that the threshold of so many lies in.
+    fn bracket(&self, statistic: usize, keep: usize, total: usize, deviations: f64) -> Bracket {
+        if keep == 0 {
+            // No key lies so high.
+            return Bracket {
+                start: INFINITE,
+                end: INFINITE,
+            };
+        }
+        if keep == total {
+            return Bracket { start: 0, end: 0 };
+        }
+        let fraction = self.sampled as f64 / total as f64;
+        let rank = keep as f64 * fraction;
+        let variance = rank * (1.0 - keep as f64 / total as f64) * (1.0 - fraction);
+        // Whatever is not in the sample may lie above it.
+        let slack = if self.sampled == total { 0.0 } else { 1.0 };
+        let margin = deviations * variance.sqrt() + slack;
+        let (least, most) = (rank - margin, rank + margin);
+        // From the highest key that may have the least rank from the top to the lowest that may have the most.
+        let (mut start, mut end) = (0, INFINITE);
+        let mut above = 0u64;
+        let counts = self.counts.get(statistic).map_or(&[][..], Vec::as_slice);
+        for (bin, &count) in counts.iter().enumerate().rev() {
+            if count == 0 {
+                continue;
             }
-            for (a, b) in left.iter_mut().zip(&right) {
-                *a += b;
+            above += u64::from(count);
+            let edge = (self.bins[statistic].first + bin as u32) << BIN;
+            if above as f64 <= least - 1.0 {
+                end = edge;
             }
-            (left, a + b)
-        })
+            if above as f64 >= most {
+                start = edge;
+                break;
+            }
+        }
+        Bracket { start, end }
+    }
 }
 
 /// SplitMix64's finisher.
@@ -128,66 +207,123 @@ fn hash(index: usize) -> u64 {
     x ^ (x >> 31)
 }
 
+/// Where in a part the sampled groups are: one of each block of `stride` groups.
+struct Places {
+    len: usize,
+    cols: usize,
+    stride: usize,
+    /// After so many blocks they start in the same columns again.
+    period: usize,
+}
+
+impl Places {
+    fn new(part: &Part<'_>, stride: usize) -> Self {
+        let (cols, block) = (part.cols.max(1), stride * GROUP);
+        let (mut a, mut b) = (cols, block);
+        while b > 0 {
+            (a, b) = (b, a % b);
+        }
+        Self {
+            len: part.len(),
+            cols,
+            stride,
+            period: cols / a,
+        }
+    }
+
+    /// The first element of a block's group. When blocks start in the same column again, each takes the group after the
+    /// last one's, so that every column is met as often as any other: where some columns weigh more, a sample that only
+    /// chance spreads over them would be far off.
+    #[inline(always)]
+    fn start(&self, block: usize) -> usize {
+        let first = block * self.stride * GROUP;
+        let turn = hash(first % self.cols) as usize % self.stride + block / self.period;
+        (first + turn % self.stride * GROUP).min(self.len)
+    }
+}
+
+/// Counts the chosen groups of a part for all statistics; returns how many weights they hold.
+struct Count<'c, 'p> {
+    part: &'c Part<'p>,
+    bins: &'c [Bins],
+    stride: usize,
+    groups: Range<usize>,
+    counts: &'c mut [Vec<u32>],
+}
+
+fn count_with<E: lanes::Readable>(isa: Isa, count: Count<'_, '_>) -> usize {
+    lanes::run::<E, _>(isa, count)
+}
+
 /// Groups that are asked for ahead.
 const AHEAD: usize = 16;
 
-multiversion! {
-    /// Counts the chosen groups of a part with the widest vectors that the machine has; returns how many weights they
-    /// hold.
-    fn add<E: Element>(
-        part: &Part<'_>,
-        statistic: usize,
-        stride: usize,
-        groups: Range<usize>,
-        counts: &mut [u32],
-    ) -> usize = add_portable
-}
+impl Kernel for Count<'_, '_> {
+    type Output = usize;
 
-#[inline(always)]
-fn add_portable<E: Element>(
-    part: &Part<'_>,
-    statistic: usize,
-    stride: usize,
-    groups: Range<usize>,
-    counts: &mut [u32],
-) -> usize {
-    let factors = &part.statistics[statistic].all;
-    let all = part.weights.bytes();
-    let start_of = |group: usize| {
-        let chosen = group * stride + (hash(group) % stride as u64) as usize;
-        (chosen * GROUP).min(part.len())
-    };
-    let mut sampled = 0;
-    let mut bins = [0u32; GROUP];
-    for group in groups {
-        let ahead = start_of(group + AHEAD) * E::SIZE;
-        prefetch(&all[ahead..all.len().min(ahead + GROUP * E::SIZE)]);
-        let start = start_of(group);
-        let size = GROUP.min(part.len() - start);
-        let bytes = &all[start * E::SIZE..(start + size) * E::SIZE];
-        let column = start % part.cols.max(1);
-        match factors.get(column..column + GROUP) {
-            Some(factors) if size == GROUP => {
-                let elements = bytes.chunks_exact(E::SIZE);
-                for ((bin, element), &factor) in bins.iter_mut().zip(elements).zip(factors) {
-                    *bin = key(E::read(element), factor) >> BIN;
+    #[inline(always)]
+    fn run<E: Element, L: Score<E>>(self) -> usize {
+        let Self {
+            part,
+            bins,
+            stride,
+            groups,
+            counts,
+        } = self;
+        let all = part.weights.bytes();
+        let in_block = Places::new(part, stride);
+        let mut halves: (Half, Half) = ([0.0; GROUP / 2], [0.0; GROUP / 2]);
+        let mut places = [0u16; GROUP];
+        let mut starts = [0; AHEAD];
+        for block in groups.start..groups.start + AHEAD {
+            starts[block % AHEAD] = in_block.start(block);
+        }
+        let mut sampled = 0;
+        for block in groups {
+            let ahead = in_block.start(block + AHEAD);
+            prefetch(&all[ahead * E::SIZE..all.len().min((ahead + GROUP) * E::SIZE)]);
+            let start = std::mem::replace(&mut starts[block % AHEAD], ahead);
+            let size = GROUP.min(part.len() - start);
+            let mut padded = [0u8; GROUP * 4];
+            let bytes = &all[start * E::SIZE..(start + size) * E::SIZE];
+            let bytes = if size == GROUP {
+                bytes
+            } else {
+                padded[..bytes.len()].copy_from_slice(bytes);
+                &padded[..GROUP * E::SIZE]
+            };
+            let column = start % part.cols.max(1);
+            let each = part.statistics.iter().zip(bins).zip(&mut *counts);
+            for ((factors, bins), counts) in each {
+                let keys = L::scores(bytes, factors.group::<E>(column, &mut halves));
+                // Codes from 1 on are those of the bins.
+                let floor = (bins.first >> (16 - BIN)) as u16;
+                let mut bits = match floor.checked_sub(1) {
+                    Some(base) => L::at_least(&keys.codes(base), &L::level(1)),
+                    None => u64::MAX,
+                };
+                if size < GROUP {
+                    bits &= (1 << size) - 1;
+                }
+                L::places(bits, 0, &mut places);
+                for &place in &places[..bits.count_ones() as usize] {
+                    let place = usize::from(place);
+                    let mut at = column + place;
+                    if at >= part.cols {
+                        at %= part.cols;
+                    }
+                    let element = &bytes[place * E::SIZE..(place + 1) * E::SIZE];
+                    let bin = key(E::read(element), factors.all[at]) >> BIN;
+                    // What is not finite is found by the pass that follows.
+                    if let Some(bin) = bin.min(bins.last).checked_sub(bins.first)
+                        && let Some(count) = counts.get_mut(bin as usize)
+                    {
+                        *count += 1;
+                    }
                 }
             }
-            _ => {
-                let elements = bytes.chunks_exact(E::SIZE);
-                let factors = factors.iter().cycle().skip(column);
-                for ((bin, element), &factor) in bins.iter_mut().zip(elements).zip(factors) {
-                    *bin = key(E::read(element), factor) >> BIN;
-                }
-            }
+            sampled += size;
         }
-        for &bin in &bins[..size] {
-            // What is not finite is found by the pass that follows.
-            if let Some(count) = counts.get_mut(bin as usize) {
-                *count += 1;
-            }
-        }
-        sampled += size;
+        sampled
     }
-    sampled
 }

@@ -5,18 +5,20 @@ use std::ops::Range;
 use mathneuro_mask::Isa;
 
 use super::part::{INFINITE, Part, key};
-use super::sample::Bracket;
-use crate::lanes::portable::Portable;
-use crate::lanes::{GROUP, Half, Lanes, prefetch};
+use super::plan::{Plan, Step, Window};
+use crate::lanes::{self, GROUP, Half, Kernel, Score, prefetch};
 use crate::weights::{Element, by_element};
 
 /// Elements of a chunk: offsets into it fit into 16 bits, and its weights into a core's second-level cache.
 pub(crate) const CHUNK: usize = 1 << 16;
 
-/// Groups scored before they are compared with every threshold in turn.
+/// Groups scored before they are compared with every level in turn.
 const TILE: usize = 16;
 
-/// A plane with more undecided elements in a chunk than this share is left to the exact way: many weights are equal.
+/// Groups from the one at work to the one that is asked for ahead of its use.
+const AHEAD: usize = 48;
+
+/// A plane with as many undecided elements in a chunk as this share is left to the exact way: many weights are equal.
 const UNDECIDED: usize = 8;
 
 /// The elements of a chunk that lie within a bracket, in ascending order, plane after plane.
@@ -29,25 +31,14 @@ pub(crate) struct Undecided {
 }
 
 impl Undecided {
-    /// Offset and key of each element of one plane.
-    pub(crate) fn of(&self, plane: usize) -> impl Iterator<Item = (usize, u32)> + '_ {
+    /// Offsets and keys of one plane.
+    pub(crate) fn of(&self, plane: usize) -> (&[u16], &[u32]) {
         let range = self.range(plane);
-        let offsets = self.offsets[range.clone()].iter();
-        offsets
-            .zip(&self.keys[range])
-            .map(|(&offset, &key)| (usize::from(offset), key))
+        (&self.offsets[range.clone()], &self.keys[range])
     }
 
     pub(crate) fn keys(&self, plane: usize) -> &[u32] {
         &self.keys[self.range(plane)]
-    }
-
-    pub(crate) fn keys_mut(&mut self, plane: usize) -> impl Iterator<Item = (usize, &mut u32)> {
-        let range = self.range(plane);
-        let offsets = self.offsets[range.clone()].iter();
-        offsets
-            .zip(&mut self.keys[range])
-            .map(|(&offset, key)| (usize::from(offset), key))
     }
 
     fn range(&self, plane: usize) -> Range<usize> {
@@ -63,7 +54,7 @@ impl Undecided {
 /// What was found in a chunk beside the bits.
 #[derive(Default)]
 pub(crate) struct Found {
-    /// Set bits of each plane.
+    /// Elements of each plane that are in for certain.
     pub(crate) certain: Vec<usize>,
     pub(crate) undecided: Undecided,
     /// Planes with too many undecided elements to keep.
@@ -72,238 +63,312 @@ pub(crate) struct Found {
     pub(crate) infinite: Option<usize>,
 }
 
-/// Scans a chunk for one statistic and appends what is found. `planes` are the words of each bracket's mask; all of them
-/// are written.
-pub(crate) fn scan(
-    isa: Isa,
-    part: &Part<'_>,
-    statistic: usize,
-    range: Range<usize>,
-    brackets: &[Bracket],
-    planes: &mut [&mut [u64]],
-    found: &mut Found,
-) {
-    let job = Job {
-        part,
-        statistic,
-        range,
-        brackets,
-    };
-    by_element!(part, on(isa, &job, planes, found));
+/// What a thread needs for chunk after chunk.
+#[derive(Default)]
+pub(crate) struct Room {
+    /// Undecided elements of each K, as offset and key.
+    lists: Vec<List>,
+    /// The words of a tile, for each K: settled and counted before they are written to a mask, or taken out of it.
+    words: Vec<[u64; TILE]>,
+    /// Bits set so far, for each K.
+    set: Vec<u64>,
 }
 
-struct Job<'j, 'p> {
-    part: &'j Part<'p>,
-    statistic: usize,
-    range: Range<usize>,
-    brackets: &'j [Bracket],
+#[derive(Default)]
+struct List {
+    /// The key, and below it 16 bits of offset.
+    slots: Vec<u64>,
+    len: usize,
 }
 
-/// A type that every kernel can read.
-trait Readable: Element {
-    fn run(isa: Isa, job: &Job<'_, '_>, planes: &mut [&mut [u64]], found: &mut Found);
-}
+impl List {
+    /// Makes room for so many more, and one that is not kept.
+    #[inline(always)]
+    fn reserve(&mut self, more: usize) {
+        let wanted = self.len + more + 1;
+        if self.slots.len() < wanted {
+            self.slots.resize(2 * wanted, 0);
+        }
+    }
 
-fn on<E: Readable>(isa: Isa, job: &Job<'_, '_>, planes: &mut [&mut [u64]], found: &mut Found) {
-    E::run(isa, job, planes, found);
-}
-
-impl<E: Element> Readable for crate::weights::Finite<E> {
-    fn run(_: Isa, job: &Job<'_, '_>, planes: &mut [&mut [u64]], found: &mut Found) {
-        scan_with::<Self, Portable>(job, planes, found);
+    /// Keeps an element if it is wanted; a branch would be a coin's toss.
+    #[inline(always)]
+    fn push(&mut self, offset: u16, key: u32, wanted: bool) {
+        if let Some(slot) = self.slots.get_mut(self.len) {
+            *slot = u64::from(key) << 16 | u64::from(offset);
+            self.len += usize::from(wanted);
+        }
     }
 }
 
-macro_rules! readable {
-    ($($element:ty),*) => {$(
-        impl Readable for $element {
-            fn run(isa: Isa, job: &Job<'_, '_>, planes: &mut [&mut [u64]], found: &mut Found) {
-                match isa {
-                    #[cfg(target_arch = "x86_64")]
-                    Isa::Avx512 if isa.is_available() => {
-                        // SAFETY: AVX-512 F, BW and VPOPCNTDQ were just detected.
-                        unsafe { scan_avx512::<Self>(job, planes, found) }
-                    }
-                    #[cfg(target_arch = "x86_64")]
-                    Isa::Avx2 if isa.is_available() => {
-                        // SAFETY: AVX2, F16C and POPCNT were just detected.
-                        unsafe { scan_avx2::<Self>(job, planes, found) }
-                    }
-                    #[cfg(target_arch = "aarch64")]
-                    Isa::Neon => scan_with::<Self, crate::lanes::neon::Neon>(job, planes, found),
-                    _ => scan_with::<Self, Portable>(job, planes, found),
-                }
-            }
+/// One chunk and one statistic.
+pub(crate) struct Scan<'s, 'p> {
+    pub(crate) part: &'s Part<'p>,
+    pub(crate) statistic: usize,
+    pub(crate) range: Range<usize>,
+    pub(crate) plan: &'s Plan,
+    /// Whether what is in, for certain or perhaps, is written to the masks; else what is in for certain is taken out of
+    /// them.
+    pub(crate) write: bool,
+}
+
+impl Scan<'_, '_> {
+    /// Scans and appends what is found. `planes` are the words of each K's mask; all zero.
+    pub(crate) fn run(
+        self,
+        isa: Isa,
+        planes: &mut [&mut [u64]],
+        room: &mut Room,
+        found: &mut Found,
+    ) {
+        let part = self.part;
+        let pass = Pass {
+            scan: self,
+            planes,
+            room,
+            found,
+        };
+        by_element!(part, pass_with(isa, pass));
+    }
+}
+
+fn pass_with<E: lanes::Readable>(isa: Isa, pass: Pass<'_, '_, '_, '_>) {
+    lanes::run::<E, _>(isa, pass);
+}
+
+struct Pass<'r, 'm, 's, 'p> {
+    scan: Scan<'s, 'p>,
+    planes: &'r mut [&'m mut [u64]],
+    room: &'r mut Room,
+    found: &'r mut Found,
+}
+
+impl Kernel for Pass<'_, '_, '_, '_> {
+    type Output = ();
+
+    /// The one algorithm, inlined into a function of each instruction set.
+    #[inline(always)]
+    fn run<E: Element, L: Score<E>>(self) {
+        let Self {
+            scan,
+            planes,
+            room,
+            found,
+        } = self;
+        let part = scan.part;
+        let factors = &part.statistics[scan.statistic];
+        let bytes = &part.weights.bytes()[scan.range.start * E::SIZE..scan.range.end * E::SIZE];
+        let elements = scan.range.len();
+        let all_words = elements.div_ceil(GROUP);
+        // Bits of the last word that stand for elements.
+        let valid = u64::MAX >> (all_words * GROUP - elements);
+        let limit = (elements / UNDECIDED).max(GROUP);
+        let ks = scan.plan.ks;
+        room.lists.resize_with(ks, List::default);
+        for list in &mut room.lists {
+            list.len = 0;
         }
-    )*};
-}
-readable!(
-    crate::weights::F32,
-    crate::weights::F16,
-    crate::weights::BF16
-);
-
-/// # Safety
-/// The machine must have AVX-512 F, BW and VPOPCNTDQ, and POPCNT.
-#[cfg(target_arch = "x86_64")]
-#[target_feature(enable = "avx512f,avx512bw,avx512vpopcntdq,popcnt")]
-unsafe fn scan_avx512<E: Element>(job: &Job<'_, '_>, planes: &mut [&mut [u64]], found: &mut Found)
-where
-    crate::lanes::avx512::Avx512: Lanes<E>,
-{
-    scan_with::<E, crate::lanes::avx512::Avx512>(job, planes, found);
-}
-
-/// # Safety
-/// The machine must have AVX2, F16C and POPCNT.
-#[cfg(target_arch = "x86_64")]
-#[target_feature(enable = "avx2,f16c,popcnt")]
-unsafe fn scan_avx2<E: Element>(job: &Job<'_, '_>, planes: &mut [&mut [u64]], found: &mut Found)
-where
-    crate::lanes::avx2::Avx2: Lanes<E>,
-{
-    scan_with::<E, crate::lanes::avx2::Avx2>(job, planes, found);
-}
-
-/// The one algorithm, inlined into a function of each instruction set.
-#[inline(always)]
-fn scan_with<E: Element, L: Lanes<E>>(
-    job: &Job<'_, '_>,
-    planes: &mut [&mut [u64]],
-    found: &mut Found,
-) {
-    let thresholds: Vec<(L::Threshold, L::Threshold)> = job
-        .brackets
-        .iter()
-        .map(|bracket| {
-            let (may, is) = halves(*bracket);
-            (L::threshold(may), L::threshold(is))
-        })
-        .collect();
-    let factors = &job.part.statistics[job.statistic];
-    let bytes = &job.part.weights.bytes()[job.range.start * E::SIZE..job.range.end * E::SIZE];
-    let elements = job.range.len();
-    let words = elements.div_ceil(GROUP);
-    let limit = (elements / UNDECIDED).max(GROUP);
-    // Offsets and keys of each plane; they are put one after the other at the end.
-    let mut undecided: Vec<Vec<(u16, u32)>> = vec![Vec::with_capacity(256); planes.len()];
-    let mut crowded = vec![false; planes.len()];
-    let zero = [0u8; GROUP * 4];
-    let mut room: (Half, Half) = ([0.0; GROUP / 2], [0.0; GROUP / 2]);
-    let mut keys = [L::scores(&zero[..GROUP * E::SIZE], (&room.0, &room.1)); TILE];
-    let mut largest = 0;
-    let mut column = job.range.start % job.part.cols;
-    let mut columns = [0; TILE];
-
-    for first in (0..words).step_by(TILE) {
-        let tile = TILE.min(words - first);
-        // The next tile is loaded while this one is compared.
-        let next = (first + TILE) * GROUP * E::SIZE;
-        prefetch(&bytes[next.min(bytes.len())..bytes.len().min(next + TILE * GROUP * E::SIZE)]);
-        // Bits of the tile's last word that stand for elements.
-        let mut valid = u64::MAX;
-        for (word, (keys, at)) in keys[..tile].iter_mut().zip(&mut columns).enumerate() {
-            let start = (first + word) * GROUP;
-            *at = column;
-            let group = factors.group::<E>(column, &mut room);
-            *keys = match bytes.get(start * E::SIZE..(start + GROUP) * E::SIZE) {
-                Some(bytes) => L::scores(bytes, group),
-                None => {
-                    let rest = &bytes[start * E::SIZE..];
-                    valid = u64::MAX >> (GROUP - rest.len() / E::SIZE);
-                    let mut padded = zero;
-                    padded[..rest.len()].copy_from_slice(rest);
-                    L::scores(&padded[..GROUP * E::SIZE], group)
-                }
-            };
-            column += GROUP;
-            while column >= job.part.cols {
-                column -= job.part.cols;
-            }
-        }
-        let tile_largest = keys[1..tile]
+        room.words.resize(ks, [0; TILE]);
+        room.set.clear();
+        room.set.resize(ks, 0);
+        let sets: Vec<L::Set> = scan
+            .plan
+            .windows
             .iter()
-            .fold(keys[0], |a, &b| a.max(b))
-            .largest();
-        largest = largest.max(tile_largest);
+            .map(|window| L::set(&window.doubtful))
+            .collect();
 
-        for (k, (plane, (may, is))) in planes.iter_mut().zip(&thresholds).enumerate() {
-            let plane = &mut plane[first..first + tile];
-            let bracket = job.brackets[k];
-            if tile_largest < (bracket.start >> 16) as u16 {
-                plane.fill(0);
-                continue;
+        let zero = [0u8; GROUP * 4];
+        let mut halves: (Half, Half) = ([0.0; GROUP / 2], [0.0; GROUP / 2]);
+        let nothing = L::scores(&zero[..GROUP * E::SIZE], (&halves.0, &halves.1));
+        let mut keys = [nothing; TILE];
+        let mut codes = [nothing.codes(0); TILE];
+        let mut places = [0u16; TILE * GROUP + GROUP];
+        let mut largest = 0;
+        let mut column = scan.range.start % part.cols;
+        let mut columns = [0; TILE];
+
+        for first in (0..all_words).step_by(TILE) {
+            let tile = TILE.min(all_words - first);
+            let mut word = 0;
+            while word < tile {
+                let start = (first + word) * GROUP;
+                let rest = &bytes[start * E::SIZE..];
+                // As many groups as lie in this row as a whole.
+                let run = factors.run::<E>(column);
+                let whole = (rest.len() / (GROUP * E::SIZE)).min(tile - word);
+                let whole = whole.min(run.groups);
+                let groups = rest.chunks_exact(GROUP * E::SIZE).zip(run.halves());
+                for (keys, (group, halves)) in keys[word..word + whole].iter_mut().zip(groups) {
+                    *keys = L::scores(group, halves);
+                }
+                for at in &mut columns[word..word + whole] {
+                    *at = column;
+                    column += GROUP;
+                }
+                word += whole;
+                if word < tile && whole == 0 {
+                    // One that goes over the end of a row, or of the chunk.
+                    let mut padded = zero;
+                    let size = rest.len().min(GROUP * E::SIZE);
+                    padded[..size].copy_from_slice(&rest[..size]);
+                    let group = factors.group::<E>(column, &mut halves);
+                    keys[word] = L::scores(&padded[..GROUP * E::SIZE], group);
+                    columns[word] = column;
+                    column += GROUP;
+                    word += 1;
+                }
+                while column >= part.cols {
+                    column -= part.cols;
+                }
             }
-            let mut within = [0u64; TILE];
-            let mut any = 0;
-            for ((word, keys), within) in plane.iter_mut().zip(&keys).zip(&mut within) {
-                *word = keys.above(is);
-                *within = keys.above(may) & !*word;
-                any |= *within;
+            let tile_largest = keys[1..tile]
+                .iter()
+                .fold(keys[0], |a, &b| a.max(b))
+                .largest();
+            largest = largest.max(tile_largest);
+
+            room.words.fill([0; TILE]);
+            for &k in &scan.plan.everything {
+                room.words[k].fill(u64::MAX);
             }
-            plane[tile - 1] &= valid;
-            within[tile - 1] &= valid;
-            if any == 0 || crowded[k] {
-                continue;
-            }
-            let list = &mut undecided[k];
-            for (index, mut bits) in within[..tile].iter().copied().enumerate() {
-                while bits != 0 {
-                    let bit = bits.trailing_zeros() as usize;
-                    bits &= bits - 1;
-                    let offset = (first + index) * GROUP + bit;
-                    let element = &bytes[offset * E::SIZE..(offset + 1) * E::SIZE];
-                    let mut at = columns[index] + bit;
-                    while at >= job.part.cols {
-                        at -= job.part.cols;
+            for (window, set) in scan.plan.windows.iter().zip(&sets) {
+                if tile_largest < window.base {
+                    continue;
+                }
+                let mut count = 0;
+                for (word, (codes, keys)) in codes.iter_mut().zip(&keys[..tile]).enumerate() {
+                    let ahead = (first + word + AHEAD) * GROUP * E::SIZE;
+                    if let Some(group) = bytes.get(ahead..ahead + GROUP * E::SIZE) {
+                        prefetch(group);
                     }
-                    let key = key(E::read(element), factors.all[at]);
-                    if key >= bracket.end {
-                        plane[index] |= 1 << bit;
-                    } else if key >= bracket.start {
-                        list.push((offset as u16, key));
+                    *codes = keys.codes(window.base);
+                    let mut doubtful = L::within(codes, set);
+                    if first + word + 1 == all_words {
+                        doubtful &= valid;
+                    }
+                    if let Some(places) = places[count..].first_chunk_mut() {
+                        L::places(doubtful, (word * GROUP) as u16, places);
+                    }
+                    count += doubtful.count_ones() as usize;
+                }
+                for &(k, level) in &window.dense {
+                    let level = L::level(level);
+                    for (word, codes) in room.words[k].iter_mut().zip(&codes) {
+                        *word = L::at_least(codes, &level);
+                    }
+                }
+                let doubtful = Doubtful {
+                    scan: &scan,
+                    window,
+                    bytes: &bytes[first * GROUP * E::SIZE..],
+                    columns: &columns,
+                    places: &places[..count],
+                };
+                doubtful.settle::<E>(first, room, limit);
+            }
+            for ((words, set), plane) in room.words.iter_mut().zip(&mut room.set).zip(&mut *planes)
+            {
+                if first + tile == all_words {
+                    words[tile - 1] &= valid;
+                }
+                let words = &words[..tile];
+                let count: u64 = words.iter().map(|word| u64::from(word.count_ones())).sum();
+                if count == 0 {
+                    continue;
+                }
+                *set += count;
+                let plane = &mut plane[first..first + tile];
+                if scan.write {
+                    plane.copy_from_slice(words);
+                } else {
+                    for (plane, word) in plane.iter_mut().zip(words) {
+                        *plane &= !word;
                     }
                 }
             }
-            if list.len() > limit {
-                crowded[k] = true;
-                list.clear();
+        }
+
+        if u32::from(largest) >= INFINITE >> 16 {
+            found.infinite.get_or_insert(scan.statistic);
+        }
+        found.close(room, limit, scan.write);
+    }
+}
+
+/// The elements of a tile that have to be looked at one by one.
+struct Doubtful<'d, 's, 'p> {
+    scan: &'d Scan<'s, 'p>,
+    window: &'d Window,
+    /// The weights from the tile on.
+    bytes: &'d [u8],
+    /// The column of each word's first element.
+    columns: &'d [usize; TILE],
+    /// Their places in the tile.
+    places: &'d [u16],
+}
+
+impl Doubtful<'_, '_, '_> {
+    /// Sets their bits, and keeps those that are within a bracket.
+    #[inline(never)]
+    fn settle<E: Element>(&self, first: usize, room: &mut Room, limit: usize) {
+        let part = self.scan.part;
+        let factors = &part.statistics[self.scan.statistic].all[..];
+        let offset = (first * GROUP) as u16;
+        for list in &mut room.lists {
+            list.len = list.len.min(limit);
+            list.reserve(self.places.len());
+        }
+        // Few at a time: their keys do not wait for each other.
+        for places in self.places.chunks(16) {
+            let mut keys = [0; 16];
+            for (key_of, &place) in keys.iter_mut().zip(places) {
+                let place = usize::from(place);
+                let mut column = self.columns[place / GROUP % TILE] + place % GROUP;
+                if column >= factors.len() {
+                    column %= factors.len();
+                }
+                let element = &self.bytes[place * E::SIZE..(place + 1) * E::SIZE];
+                *key_of = key(E::read(element), factors[column]);
+            }
+            for (&key, &place) in keys.iter().zip(places) {
+                let (word, bit) = (usize::from(place) / GROUP % TILE, place % GROUP as u16);
+                // Nearly always there is one.
+                for &Step { k, floor, bracket } in self.window.steps(key) {
+                    if key < floor {
+                        break;
+                    }
+                    let (may, is) = (key >= bracket.start, key >= bracket.end);
+                    let set = is | (may & self.scan.write);
+                    let word = &mut room.words[k][word];
+                    *word = *word & !(1 << bit) | u64::from(set) << bit;
+                    room.lists[k].push(offset + place, key, may & !is);
+                }
             }
         }
     }
-
-    if u32::from(largest) >= INFINITE >> 16 {
-        found.infinite.get_or_insert(job.statistic);
-    }
-    let total = undecided.iter().map(Vec::len).sum();
-    found.undecided.offsets.reserve_exact(total);
-    found.undecided.keys.reserve_exact(total);
-    for (plane, list) in planes.iter().zip(undecided) {
-        let count = plane.iter().map(|word| u64::from(word.count_ones()));
-        found.certain.push(count.sum::<u64>() as usize);
-        found
-            .undecided
-            .offsets
-            .extend(list.iter().map(|(offset, _)| *offset));
-        found
-            .undecided
-            .keys
-            .extend(list.iter().map(|(_, key)| *key));
-        found.undecided.close_plane();
-    }
-    found.crowded.extend(crowded);
 }
 
-/// A score may be in the top K when its upper half is above the first number, and is when it is above the second.
-fn halves(bracket: Bracket) -> (i16, i16) {
-    let is = bracket
-        .end
-        .checked_sub(1)
-        .map_or(-1, |last| (last >> 16) as i16);
-    let may = if bracket.start == bracket.end {
-        is
-    } else {
-        (bracket.start >> 16) as i16 - 1
-    };
-    (may, is)
+impl Found {
+    /// Takes over the lists of one statistic's planes.
+    #[inline(always)]
+    fn close(&mut self, room: &Room, limit: usize, write: bool) {
+        let total = room.lists.iter().map(|list| list.len).sum();
+        self.undecided.offsets.reserve_exact(total);
+        self.undecided.keys.reserve_exact(total);
+        for (list, set) in room.lists.iter().zip(&room.set) {
+            let kept = &list.slots[..list.len];
+            let offsets = kept.iter().map(|slot| *slot as u16);
+            self.undecided.offsets.extend(offsets);
+            self.undecided
+                .keys
+                .extend(kept.iter().map(|slot| (slot >> 16) as u32));
+            self.undecided.close_plane();
+            let crowded = list.len >= limit;
+            self.crowded.push(crowded);
+            // The bits of undecided elements were set too.
+            let waiting = if write && !crowded { list.len } else { 0 };
+            self.certain.push(*set as usize - waiting);
+        }
+    }
 }

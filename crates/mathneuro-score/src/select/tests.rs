@@ -78,7 +78,9 @@ fn expected(part: &Part<'_>, keeps: &[usize], want: Want) -> Vec<ParamMask> {
 fn check(rows: usize, cols: usize, weights: &[f32], rule: Rule, chunks: &[usize]) {
     let numel = rows * cols;
     let (a, b, c) = (norms(cols, 1), norms(cols, 2), norms(cols, 3));
-    let mut keeps = vec![0, 1, numel / 1000, numel / 20, numel / 7, numel - 1, numel];
+    // Not in order, and one of them twice.
+    let mut keeps = vec![0, 1, numel / 20, numel / 1000, numel / 7, numel / 20];
+    keeps.extend([numel / 2, numel - 1, numel]);
     keeps.retain(|&keep| keep <= numel);
     for float in TYPES {
         let bytes = encode(float, weights);
@@ -153,7 +155,7 @@ fn inputs_made_to_break_brackets() {
     let (rows, cols) = (300, 448);
     let numel = rows * cols;
     let ramp = |i: usize| (i as f32 + 1.0) / numel as f32;
-    let inputs: [Vec<f32>; 8] = [
+    let inputs: [Vec<f32>; 9] = [
         vec![0.5; numel],
         vec![0.0; numel],
         vec![-0.0; numel],
@@ -162,6 +164,10 @@ fn inputs_made_to_break_brackets() {
             .collect(),
         (0..numel).map(ramp).collect(),
         (0..numel).rev().map(ramp).collect(),
+        // Thresholds too far apart for one window.
+        (0..numel)
+            .map(|i| (0.001 * (i * 7919 % 30_000) as f32 - 20.0).exp2())
+            .collect(),
         (0..numel)
             .map(|i| if i == numel / 2 { 100.0 } else { 0.001 })
             .collect(),
@@ -202,7 +208,9 @@ fn a_bracket_that_misses_costs_time_only() {
         },
     ] {
         for want in [Want::Tops, Want::Isolated] {
-            let all = |_: &[Part<'_>], _, keeps: &[usize]| vec![wrong; keeps.len()];
+            let all = |parts: &[Part<'_>], keeps: &[usize]| {
+                vec![vec![wrong; keeps.len()]; parts[0].statistics.len()]
+            };
             let parts = std::slice::from_ref(&part);
             let found = select_with(parts, &keeps, want, options, all).unwrap();
             let found: Vec<ParamMask> = found.into_iter().flatten().collect();
@@ -228,7 +236,7 @@ fn brackets_hold_their_thresholds_and_little_else() {
     let mut within = 0;
     for (keep, bracket) in keeps
         .iter()
-        .zip(brackets(std::slice::from_ref(&part), 0, &keeps))
+        .zip(&brackets(std::slice::from_ref(&part), &keeps)[0])
     {
         let threshold = keys[keep - 1];
         assert!(
@@ -237,10 +245,48 @@ fn brackets_hold_their_thresholds_and_little_else() {
         );
         within += keys
             .iter()
-            .filter(|key| (bracket.start..bracket.end).contains(key))
+            .filter(|key| (bracket.start..bracket.end).contains(*key))
             .count();
     }
     assert!(within < numel * 3 / 100, "{within} of {numel} undecided");
+}
+
+#[test]
+fn columns_that_weigh_more_do_not_mislead_the_sample() {
+    for (rows, cols) in [
+        (4096, 512),
+        (512, 4096),
+        (2000, 1000),
+        (1500, 1377),
+        (30_000, 70),
+    ] {
+        let numel = rows * cols;
+        let bytes = encode(FloatType::BF16, &values(numel, 5));
+        let weights = Weights::from_bytes(FloatType::BF16, &bytes).unwrap();
+        let matrix = WeightMatrix::new("w", rows, cols, weights).unwrap();
+        // Single columns, and blocks of them as attention heads make them.
+        let mut single = vec![1.0; cols];
+        single[7] = 300.0;
+        single[cols - 1] = 50.0;
+        let blocks: Vec<f64> = (0..cols)
+            .map(|i| [1.0, 9.0, 3.0, 0.2][i / 64 % 4])
+            .collect();
+        let part = Part::new(&matrix, &[&single, &blocks], Rule::WeightTimesNorm).unwrap();
+        let keeps = [0.0001, 0.001, 0.01, 0.05, 0.15, 0.4].map(|k| (numel as f64 * k) as usize);
+        let found = brackets(std::slice::from_ref(&part), &keeps);
+        for (statistic, found) in found.iter().enumerate() {
+            let mut keys = Vec::new();
+            part.visit::<crate::weights::BF16>(statistic, 0..numel, |_, key| keys.push(key));
+            keys.sort_unstable_by(|a, b| b.cmp(a));
+            for (keep, bracket) in keeps.iter().zip(found) {
+                let threshold = keys[keep - 1];
+                assert!(
+                    (bracket.start..bracket.end).contains(&threshold),
+                    "{rows} x {cols}, {statistic}, {keep}: {threshold} {bracket:?}"
+                );
+            }
+        }
+    }
 }
 
 proptest! {
