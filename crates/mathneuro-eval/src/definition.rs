@@ -324,6 +324,14 @@ impl TaskDefinition {
         };
         let file: File =
             toml::from_str(text).map_err(|error| bad(error.to_string().trim_end().to_owned()))?;
+        // The name becomes the name of result files.
+        let plain = |c: char| c.is_alphanumeric() || "_-.".contains(c);
+        if file.name.is_empty() || file.name.starts_with('.') || !file.name.chars().all(plain) {
+            return Err(bad(format!(
+                "the name `{}` needs letters, digits, `_`, `-` and `.` only, and no `.` at its start",
+                file.name
+            )));
+        }
         let kind = KINDS.iter().find(|(name, _)| *name == file.kind);
         let known = || KINDS.map(|(name, _)| name).join(", ");
         let (_, kind) = *kind.ok_or_else(|| unknown(origin, "the kind", &file.kind, known()))?;

@@ -405,3 +405,13 @@ fn prompts_as_turns_of_a_conversation() {
     let error = write(&json!({})).unwrap_err();
     assert!(matches!(error, EvalError::NoChatTemplate(_)), "{error}");
 }
+
+#[test]
+fn a_task_name_cannot_lead_out_of_the_output_folder() {
+    for name in ["../../evil", "a/b", "a\\\\b", "..", ""] {
+        let text =
+            format!("name = \"{name}\"\nversion = 1\nkind = \"perplexity\"\ntarget = \"x\"\n");
+        let error = TaskDefinition::from_toml("t.toml", &text).unwrap_err();
+        assert!(error.to_string().contains("the name `"), "{name}: {error}");
+    }
+}
