@@ -29,16 +29,14 @@ pub struct Suite {
     entries: Vec<Entry>,
     options: TaskOptions,
     held_out: HeldOut,
-    /// Texts whose perplexity is measured, by task.
-    texts: Vec<(String, String)>,
 }
 
 impl Suite {
     /// Reads the tasks that the arguments name, and draws their questions.
     ///
     /// # Errors
-    /// No task was named, or a file cannot be read.
-    pub fn read(args: &Common) -> Result<Self> {
+    /// No task was named, a file cannot be read, or a text is too short for a perplexity.
+    pub fn read(args: &Common, tokenizer: &TextTokenizer) -> Result<Self> {
         let mut options = TaskOptions::default()
             .with_batch_size(args.batch)
             .with_max_new_tokens(args.max_new_tokens)
@@ -54,7 +52,6 @@ impl Suite {
             entries: Vec::new(),
             options,
             held_out: HeldOut::default(),
-            texts: Vec::new(),
         };
         let named = [
             (&args.gsm8k, Task::gsm8k_cot as fn(&Path) -> _),
@@ -78,7 +75,7 @@ impl Suite {
             let text = read_text(path)?;
             let stem = path.file_stem().unwrap_or_default().to_string_lossy();
             let name = format!("perplexity-{stem}");
-            suite.texts.push((name.clone(), text.clone()));
+            check_length(path, &text, tokenizer)?;
             suite.entries.push(Entry {
                 name,
                 task: Task::perplexity(text)
@@ -119,21 +116,6 @@ impl Suite {
             .iter()
             .map(|entry| (entry.name.as_str(), entry.task.version()))
             .collect()
-    }
-
-    /// Whether texts that look too short for a perplexity are.
-    ///
-    /// # Errors
-    /// One is.
-    pub fn check(&self, tokenizer: &TextTokenizer) -> Result<()> {
-        const SHORT: usize = 64;
-        for (name, text) in self.texts.iter().filter(|(_, text)| text.len() < SHORT) {
-            let tokens = tokenizer.encode(text, false)?.len();
-            if tokens < 3 {
-                bail!("{name}: the text has {tokens} tokens; at least 3 are needed");
-            }
-        }
-        Ok(())
     }
 
     /// What is evaluated and must not be calibrated on.
@@ -187,6 +169,21 @@ impl Suite {
         })?;
         Ok(found)
     }
+}
+
+/// Refuses a text without two tokens to predict. Only one that looks short is tokenised here.
+fn check_length(path: &Path, text: &str, tokenizer: &TextTokenizer) -> Result<()> {
+    const SHORT: usize = 64;
+    if text.len() < SHORT {
+        let tokens = tokenizer.encode(text, false)?.len();
+        if tokens < 3 {
+            bail!(
+                "--perplexity {}: the text has {tokens} tokens; at least 3 are needed",
+                path.display()
+            );
+        }
+    }
+    Ok(())
 }
 
 /// A task as it is named on the command line.

@@ -63,7 +63,8 @@ fn run_rows(
     let (paths, exact) = Sources::new(interrupt).all(args)?;
     let args = &paths;
     let checkpoint = Checkpoint::open(&args.model)?;
-    let suite = Suite::read(args)?;
+    let tokenizer = TextTokenizer::from_dir(&args.model)?;
+    let suite = Suite::read(args, &tokenizer)?;
     let sets = TextSet::read_all(args, &suite)?;
     let mut options = LoadOptions::default().with_device(check::device(&args.device)?);
     match args.dtype {
@@ -74,8 +75,6 @@ fn run_rows(
     eprintln!("Loading {}", exact.model.display());
     check::weights(&checkpoint)?;
     let model = Model::load(&checkpoint, &options)?;
-    let tokenizer = TextTokenizer::from_dir(&args.model)?;
-    suite.check(&tokenizer)?;
     if model.tied_head() {
         eprintln!("The output head is tied to the embedding: it is neither scored nor edited.");
     }

@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use std::path::Path;
 
 use anyhow::Result;
-use mathneuro_core::eval::{Row, calibration_texts, read_rows};
+use mathneuro_core::eval::{Row, calibration_text, read_rows};
 
 /// What evaluated rows say.
 #[derive(Debug, Default)]
@@ -18,11 +18,11 @@ impl HeldOut {
     /// The file cannot be read.
     pub fn add(&mut self, path: &Path, rows: &[usize]) -> Result<()> {
         let all = read_rows(path)?;
-        // Rows of tasks that nobody calibrates on have no such form.
-        let texts = calibration_texts(path, None).unwrap_or_default();
-        for &index in rows {
-            self.0.extend(all.get(index).and_then(said));
-            self.0.extend(texts.get(index).map(|text| even(text)));
+        for row in rows.iter().filter_map(|&index| all.get(index)) {
+            self.0.extend(said(row));
+            // Rows of tasks that nobody calibrates on have no such form.
+            self.0
+                .extend(calibration_text(row, None).ok().map(|text| even(&text)));
         }
         Ok(())
     }
@@ -32,18 +32,16 @@ impl HeldOut {
     /// # Errors
     /// The file cannot be read, or lacks the column.
     pub fn rest(&self, path: &Path, column: Option<&str>) -> Result<(Vec<String>, usize)> {
-        let texts = calibration_texts(path, column)?;
-        let all = texts.len();
-        let held = |row: &Row, text: &str| {
-            said(row).is_some_and(|said| self.0.contains(&said)) || self.0.contains(&even(text))
-        };
-        let texts: Vec<String> = read_rows(path)?
-            .iter()
-            .zip(texts)
-            .filter(|(row, text)| !held(row, text))
-            .map(|(_, text)| text)
-            .collect();
-        let left_out = all - texts.len();
+        let rows = read_rows(path)?;
+        let mut texts = Vec::new();
+        for row in &rows {
+            let text = calibration_text(row, column)?;
+            let asked = said(row).is_some_and(|said| self.0.contains(&said));
+            if !asked && !self.0.contains(&even(&text)) {
+                texts.push(text);
+            }
+        }
+        let left_out = rows.len() - texts.len();
         Ok((texts, left_out))
     }
 }

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 use mathneuro_core::Checkpoint;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 use sha2::{Digest, Sha256};
 
 use crate::args::{Common, further_task};
@@ -97,21 +97,22 @@ fn identity(file: &Path, exact: &Path) -> Result<Value> {
     Ok(json!({
         "path": exact.display().to_string(),
         "name": file.file_name().unwrap_or_default().to_string_lossy(),
-        "sha256": sha256(&[file])?,
+        "sha256": sha256(file)?,
     }))
 }
 
 fn model(checkpoint: &Checkpoint, exact: &Path) -> Result<Value> {
-    let files: Vec<_> = MODEL_FILES
-        .iter()
-        .map(|name| checkpoint.dir().join(name))
-        .filter(|path| path.is_file())
-        .collect();
-    let files: Vec<&Path> = files.iter().map(|path| path.as_path()).collect();
+    let mut files = Map::new();
+    for name in MODEL_FILES {
+        let path = checkpoint.dir().join(name);
+        if path.is_file() {
+            files.insert(name.to_owned(), sha256(&path)?.into());
+        }
+    }
     Ok(json!({
         "path": exact.display().to_string(),
         "weights": checkpoint.fingerprint()?,
-        "configuration_and_tokenizer": sha256(&files)?,
+        "files": files,
     }))
 }
 
@@ -130,21 +131,15 @@ fn tasks(args: &Common, exact: &Common) -> Result<Value> {
     Ok(Value::from(each.collect::<Result<Vec<_>>>()?))
 }
 
-/// The SHA-256 of files, each as its length and its bytes.
-fn sha256(files: &[&Path]) -> Result<String> {
+fn sha256(path: &Path) -> Result<String> {
+    let reading = || format!("cannot read {}", path.display());
+    let mut file = fs::File::open(path).with_context(reading)?;
     let mut hash = Sha256::new();
     let mut buffer = vec![0; 1 << 20];
-    for path in files {
-        let reading = || format!("cannot read {}", path.display());
-        let mut file = fs::File::open(path).with_context(reading)?;
-        if files.len() > 1 {
-            hash.update(file.metadata().with_context(reading)?.len().to_le_bytes());
-        }
-        loop {
-            match file.read(&mut buffer).with_context(reading)? {
-                0 => break,
-                n => hash.update(&buffer[..n]),
-            }
+    loop {
+        match file.read(&mut buffer).with_context(reading)? {
+            0 => break,
+            n => hash.update(&buffer[..n]),
         }
     }
     Ok(hash.finalize().iter().map(|b| format!("{b:02x}")).collect())

@@ -4,13 +4,13 @@ use std::cell::RefCell;
 use std::collections::HashMap;
 use std::fs::{self, File, OpenOptions};
 use std::io::{Seek, SeekFrom, Write};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 
-use crate::error::{EvalError, Result};
+use crate::error::{EvalError, Result, io};
 
 /// Answers of one model, kept in a file as they are found, one JSON object a line.
 ///
@@ -108,15 +108,6 @@ impl AnswerCache {
         file.write_all(&bytes).map_err(io("write", &self.path))?;
         self.known.borrow_mut().insert(line.key, line.answer);
         Ok(())
-    }
-}
-
-fn io(action: &'static str, path: &Path) -> impl FnOnce(std::io::Error) -> EvalError {
-    let path = path.to_owned();
-    move |source| EvalError::Io {
-        action,
-        path,
-        source,
     }
 }
 

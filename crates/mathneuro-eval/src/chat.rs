@@ -8,7 +8,7 @@ use minijinja::{AutoEscape, Environment, Error, ErrorKind, Value};
 use serde::{Deserialize, Serialize};
 use serde_json::Value as Json;
 
-use crate::error::{EvalError, Result};
+use crate::error::{EvalError, Result, io};
 use crate::template::{chain, python_method, syntax};
 
 /// A turn of a conversation.
@@ -192,11 +192,7 @@ fn read(path: &Path) -> Result<Option<String>> {
         return Ok(None);
     }
     let text = std::fs::read_to_string(path);
-    text.map(Some).map_err(|source| EvalError::Io {
-        action: "read",
-        path: path.to_owned(),
-        source,
-    })
+    text.map(Some).map_err(io("read", path))
 }
 
 /// `chat_template` is a text, or a list of named ones of which `default` is taken.

@@ -10,7 +10,7 @@ use serde_json::{Map, Value};
 use crate::arithmetic::Arithmetic;
 use crate::error::{EvalError, Result};
 use crate::items::Builder;
-use crate::rows::{Row, read_rows, rows_from_values};
+use crate::rows::{Row, read_rows, read_text, rows_from_values};
 use crate::task::Task;
 use crate::template::Templates;
 use crate::{grade, math};
@@ -304,12 +304,7 @@ impl TaskDefinition {
     /// # Errors
     /// The file cannot be read, or as [`TaskDefinition::from_toml`].
     pub fn from_file(path: &Path) -> Result<Self> {
-        let text = std::fs::read_to_string(path).map_err(|source| EvalError::Io {
-            action: "read",
-            path: path.to_owned(),
-            source,
-        })?;
-        Self::from_toml(&path.display().to_string(), &text)
+        Self::from_toml(&path.display().to_string(), &read_text(path)?)
     }
 
     /// A task from the text of a file; `origin` names it in errors.
@@ -475,7 +470,7 @@ impl TaskDefinition {
         self
     }
 
-    /// The task on the documents of a file: JSONL or CSV, with the columns that the data set has on the hub. A perplexity
+    /// The task on the documents of a file: JSONL, CSV or parquet, with the columns that the data set has on the hub. A perplexity
     /// task takes a text file (`.txt`) too, as one document.
     ///
     /// # Errors
@@ -484,12 +479,7 @@ impl TaskDefinition {
     pub fn read(&self, path: &Path) -> Result<Task> {
         let ending = path.extension().and_then(|ending| ending.to_str());
         if self.kind == Kind::Perplexity && ending.is_some_and(|e| e.eq_ignore_ascii_case("txt")) {
-            let text = std::fs::read_to_string(path).map_err(|source| EvalError::Io {
-                action: "read",
-                path: path.to_owned(),
-                source,
-            })?;
-            return self.task(&text_row(path, text)?);
+            return self.task(&text_row(path, read_text(path)?)?);
         }
         self.task(&read_rows(path)?)
     }

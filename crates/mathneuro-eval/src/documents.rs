@@ -167,7 +167,11 @@ pub fn calibration_texts(path: &Path, column: Option<&str>) -> Result<Vec<String
     read_documents(path, |row| calibration_text(row, column))
 }
 
-fn calibration_text(row: &Row, column: Option<&str>) -> Result<String> {
+/// The calibration text of one row; [`calibration_texts`] has the forms.
+///
+/// # Errors
+/// A missing column, or something else than its task needs in it.
+pub fn calibration_text(row: &Row, column: Option<&str>) -> Result<String> {
     if let Some(column) = column {
         return row.text(column);
     }

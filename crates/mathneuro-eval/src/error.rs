@@ -1,6 +1,6 @@
 //! The one error type of this crate.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// What can go wrong between a data file and a result.
 #[derive(Debug, thiserror::Error)]
@@ -180,3 +180,13 @@ pub enum EvalError {
 
 /// Results of this crate.
 pub type Result<T, E = EvalError> = std::result::Result<T, E>;
+
+/// Turns an I/O error into one that names the file.
+pub(crate) fn io(action: &'static str, path: &Path) -> impl FnOnce(std::io::Error) -> EvalError {
+    let path = path.to_owned();
+    move |source| EvalError::Io {
+        action,
+        path,
+        source,
+    }
+}

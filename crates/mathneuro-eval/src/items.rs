@@ -236,11 +236,10 @@ impl<'d> Builder<'d> {
             .is_some_and(|e| e.eq_ignore_ascii_case("csv"));
         for value in fields.values_mut().filter(|_| csv) {
             let Some(text) = value.as_str() else { continue };
-            if text.starts_with(['[', '{']) {
-                let parsed = serde_json::from_str(text).ok();
-                if let Some(parsed) = parsed.or_else(|| literal::parse(text)) {
-                    *value = parsed;
-                }
+            if text.starts_with(['[', '{'])
+                && let Some(parsed) = literal::read(text)
+            {
+                *value = parsed;
             }
         }
         for column in &self.definition.columns {

@@ -54,7 +54,9 @@ mod template;
 pub use answers::AnswerCache;
 pub use chat::{ChatMessage, ChatTemplate};
 pub use definition::TaskDefinition;
-pub use documents::{Choice, Passage, Problem, calibration_texts, read_documents};
+pub use documents::{
+    Choice, Passage, Problem, calibration_text, calibration_texts, read_documents,
+};
 pub use engine::{Engine, Progress};
 pub use error::{EvalError, Result};
 pub use generate::{GenerateOptions, Generation, StopReason};

@@ -5,8 +5,13 @@ use serde_json::{Map, Number, Value};
 /// Deepest nesting that is read.
 const DEPTH: usize = 64;
 
+/// JSON, or else a Python literal.
+pub(crate) fn read(text: &str) -> Option<Value> {
+    serde_json::from_str(text).ok().or_else(|| parse(text))
+}
+
 /// A list, tuple, dict, text, number, `True`, `False` or `None` as Python writes it (JSON is mostly one too).
-pub(crate) fn parse(text: &str) -> Option<Value> {
+fn parse(text: &str) -> Option<Value> {
     let mut parser = Parser {
         rest: text.trim_start(),
     };

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use mathneuro_hub::dataset_rows;
 use serde_json::{Map, Value};
 
-use crate::error::{EvalError, Result};
+use crate::error::{EvalError, Result, io};
 
 /// One row of a data file.
 #[derive(Debug, Clone, PartialEq)]
@@ -58,11 +58,7 @@ pub fn rows_from_values(path: &Path, values: Vec<Value>) -> Result<Vec<Row>> {
 pub fn read_text(path: &Path) -> Result<String> {
     let text = std::fs::read_to_string(path).map_err(|source| match source.kind() {
         std::io::ErrorKind::InvalidData => EvalError::NotUtf8(path.to_owned()),
-        _ => EvalError::Io {
-            action: "read",
-            path: path.to_owned(),
-            source,
-        },
+        _ => io("read", path)(source),
     })?;
     Ok(match text.strip_prefix('\u{feff}') {
         Some(text) => text.to_owned(),

@@ -195,9 +195,7 @@ fn read_literal(value: Value) -> Result<Value, Error> {
     let Some(text) = value.as_str() else {
         return Ok(value);
     };
-    let parsed = serde_json::from_str(text)
-        .ok()
-        .or_else(|| literal::parse(text));
+    let parsed = literal::read(text);
     let reason = || {
         let start: String = text.chars().take(40).collect();
         Error::new(
@@ -206,7 +204,7 @@ fn read_literal(value: Value) -> Result<Value, Error> {
         )
     };
     parsed
-        .map(|json: Json| Value::from(Serde(json)))
+        .map(|json| Value::from(Serde(json)))
         .ok_or_else(reason)
 }
 
