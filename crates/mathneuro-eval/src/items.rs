@@ -9,9 +9,8 @@ use serde_json::Value as Json;
 
 use crate::definition::{Choices, Kind, TaskDefinition};
 use crate::error::{EvalError, Result};
-use crate::literal;
 use crate::rng::PythonRandom;
-use crate::rows::{Row, rows_from_values};
+use crate::rows::{Row, literal, rows_from_values};
 use crate::task::{Skipped, Task};
 use crate::template;
 
@@ -79,7 +78,7 @@ impl<'d> Builder<'d> {
         if let Some(rows) = exemplars {
             builder.shots = rows
                 .iter()
-                .map(|row| builder.shot(row))
+                .map(|row| builder.shot(&builder.complete(row)?))
                 .collect::<Result<_>>()?;
         } else if fewshot.samples.is_empty() {
             builder.own = true;
@@ -89,7 +88,7 @@ impl<'d> Builder<'d> {
             let rows = rows_from_values(Path::new(&origin), values)?;
             builder.shots = rows
                 .iter()
-                .map(|row| builder.shot(row))
+                .map(|row| builder.shot(&builder.complete(row)?))
                 .collect::<Result<_>>()?;
         }
         Ok(builder)
@@ -98,19 +97,19 @@ impl<'d> Builder<'d> {
     pub(crate) fn build(mut self, rows: &[Row], skip_bad: bool) -> Result<Task> {
         let (mut items, mut skipped, mut places) = (Vec::new(), Vec::new(), Vec::new());
         for (index, row) in rows.iter().enumerate() {
-            let read = self.item(index, row).and_then(|item| {
-                let shot = if self.own {
-                    Some(self.shot(row)?)
-                } else {
-                    None
+            let read = self.complete(row).and_then(|row| {
+                let item = self.item(index, &row)?;
+                let shot = match self.own {
+                    true => Some(self.shot(&row)?),
+                    false => None,
                 };
-                Ok((item, shot))
+                Ok((item, shot, self.group(&row)?))
             });
             match read {
-                Ok((item, shot)) => {
+                Ok((item, shot, group)) => {
                     places.extend(shot.is_some().then_some(self.shots.len()));
                     self.shots.extend(shot);
-                    items.push((item, self.group(row)?));
+                    items.push((item, group));
                 }
                 Err(error) if skip_bad => skipped.push(Skipped {
                     doc_id: index,
@@ -182,7 +181,7 @@ impl<'d> Builder<'d> {
     }
 
     fn shot(&self, row: &Row) -> Result<Shot> {
-        let document = self.document(row)?;
+        let document = template::document(row.fields());
         let (prompt, answer) = match self.question(row, &document, "fewshot.target")? {
             Question::Open { prompt, target } => (prompt, target),
             Question::Choices {
@@ -210,7 +209,7 @@ impl<'d> Builder<'d> {
     }
 
     fn item(&self, index: usize, row: &Row) -> Result<Item> {
-        let document = self.document(row)?;
+        let document = template::document(row.fields());
         let part = match &self.definition.groups {
             Some(groups) => Some(row.text(&groups.column)?),
             None => None,
@@ -227,28 +226,27 @@ impl<'d> Builder<'d> {
         })
     }
 
-    /// The columns of a row and those that the task file adds. A list in a cell of a CSV file is read as one.
-    fn document(&self, row: &Row) -> Result<Value> {
-        let mut fields = row.fields().clone();
-        let csv = row
-            .path()
-            .extension()
-            .is_some_and(|e| e.eq_ignore_ascii_case("csv"));
-        for value in fields.values_mut().filter(|_| csv) {
-            let Some(text) = value.as_str() else { continue };
-            if text.starts_with(['[', '{'])
-                && let Some(parsed) = literal::read(text)
-            {
-                *value = parsed;
+    /// The row with the columns that the task file adds. A list in a cell of a CSV file is read as one.
+    fn complete(&self, row: &Row) -> Result<Row> {
+        let mut row = row.clone();
+        let csv = row.path().extension();
+        if csv.is_some_and(|ending| ending.eq_ignore_ascii_case("csv")) {
+            let lists = row.fields().iter().filter_map(|(column, value)| {
+                let text = value.as_str()?;
+                let list = text.starts_with(['[', '{']).then(|| literal(text))?;
+                Some((column.clone(), list?))
+            });
+            for (column, list) in lists.collect::<Vec<_>>() {
+                row.set(&column, list);
             }
         }
         for column in &self.definition.columns {
-            let document = template::document(&fields);
+            let document = template::document(row.fields());
             let templates = &self.definition.templates;
-            let value = templates.value(&column.name, &column.value, row, &document)?;
-            fields.insert(column.name.clone(), value);
+            let value = templates.value(&column.name, &column.value, &row, &document)?;
+            row.set(&column.name, value);
         }
-        Ok(template::document(&fields))
+        Ok(row)
     }
 
     fn question(&self, row: &Row, document: &Value, target: &str) -> Result<Question> {

@@ -39,7 +39,6 @@ mod error;
 mod generate;
 pub mod grade;
 mod items;
-mod literal;
 mod loglik;
 mod math;
 mod number;

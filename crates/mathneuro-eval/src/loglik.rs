@@ -99,6 +99,12 @@ impl Engine<'_> {
         })
     }
 
+    /// What [`Engine::loglikelihood`] would find wrong with its items.
+    pub(crate) fn check_loglikelihood(&self, items: &[LoglikItem]) -> Result<()> {
+        let mut items = items.iter().enumerate();
+        items.try_for_each(|(index, item)| self.encode_item(index, item).map(drop))
+    }
+
     fn encode_item(&self, index: usize, item: &LoglikItem) -> Result<Encoded> {
         let context = item.context.trim_end();
         let space = &item.context[context.len()..];

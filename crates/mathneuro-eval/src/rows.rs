@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use mathneuro_hub::dataset_rows;
+use mathneuro_hub::{dataset_rows, python_literal};
 use serde_json::{Map, Value};
 
 use crate::error::{EvalError, Result, io};
@@ -49,6 +49,13 @@ pub fn rows_from_values(path: &Path, values: Vec<Value>) -> Result<Vec<Row>> {
         .map(|(index, value)| object_row(path, index + 1, value))
         .collect::<Result<Vec<Row>>>()?;
     not_empty(path, rows)
+}
+
+/// A value that stands in a text: JSON, or else a Python literal, for RACE on the hub packs its questions into one.
+pub(crate) fn literal(text: &str) -> Option<Value> {
+    serde_json::from_str(text)
+        .ok()
+        .or_else(|| python_literal(text).ok())
 }
 
 /// A text file as it is, without the byte order mark that some programs put before it.
@@ -160,6 +167,11 @@ impl Row {
         &self.fields
     }
 
+    /// The row with a further column, or another value of one.
+    pub(crate) fn set(&mut self, column: &str, value: Value) {
+        self.fields.insert(column.to_owned(), value);
+    }
+
     pub(crate) fn missing(&self, column: &str) -> EvalError {
         EvalError::MissingColumn {
             path: self.path.clone(),
@@ -185,15 +197,13 @@ impl Row {
         }
     }
 
-    /// A column as a list; in a CSV file, a JSON list in a cell.
+    /// A column as a list, or a text that holds one as JSON or Python writes it.
     ///
     /// # Errors
     /// [`EvalError::MissingColumn`], or [`EvalError::BadRow`] for something else than a list.
     pub fn list(&self, column: &str) -> Result<Vec<Value>> {
         let value = self.value(column)?;
-        let parsed = value
-            .as_str()
-            .and_then(|text| serde_json::from_str(text).ok());
+        let parsed = value.as_str().and_then(literal);
         match parsed.as_ref().unwrap_or(value) {
             Value::Array(items) => Ok(items.clone()),
             other => Err(self.bad(format!("`{column}` is {other}; a list is needed"))),

@@ -89,6 +89,48 @@ impl Task {
         }
     }
 
+    /// What [`Task::run`] would find wrong before the model's first step, without taking it: a chat template that fails, a
+    /// prompt or continuation without a token, prompts none of which fits into the model's context.
+    ///
+    /// # Errors
+    /// As [`Task::run`].
+    pub fn check(&self, engine: &Engine<'_>, options: &TaskOptions) -> Result<()> {
+        if self.is_empty() {
+            return Err(EvalError::NoDocuments(self.name().to_owned()));
+        }
+        if self.definition.kind == Kind::Perplexity {
+            return Ok(());
+        }
+        let prompts = self.prompts(options)?;
+        if self.definition.kind == Kind::Generate {
+            let prompts: Vec<String> = prompts.into_iter().flatten().collect();
+            return fitting(engine, options, &prompts).map(drop);
+        }
+        engine.check_loglikelihood(&self.requests(&prompts, options))
+    }
+
+    /// What log-likelihoods are asked for these prompts of the documents.
+    fn requests(&self, prompts: &[Vec<String>], options: &TaskOptions) -> Vec<LoglikItem> {
+        let delimiter = self.delimiter(options);
+        let mut requests = Vec::new();
+        for (item, prompts) in self.items.iter().zip(prompts) {
+            let continuations = match &item.question {
+                Question::Choices { choices, .. } => choices.as_slice(),
+                Question::Contexts { continuation, .. } => std::slice::from_ref(continuation),
+                Question::Open { target, .. } => std::slice::from_ref(target),
+            };
+            let continuations: Vec<String> = continuations
+                .iter()
+                .map(|continuation| format!("{delimiter}{continuation}"))
+                .collect();
+            requests.extend(prompts.iter().map(|context| LoglikItem {
+                context: context.clone(),
+                continuations: continuations.clone(),
+            }));
+        }
+        requests
+    }
+
     fn run_generate(
         &self,
         engine: &Engine<'_>,
@@ -96,24 +138,9 @@ impl Task {
         progress: Progress<'_>,
     ) -> Result<TaskResult> {
         let prompts: Vec<String> = self.prompts(options)?.into_iter().flatten().collect();
+        let (fitting, too_long) = fitting(engine, options, &prompts)?;
         let mut skipped = self.skipped.clone();
-        let mut fitting = Vec::new();
-        for (index, prompt) in prompts.iter().enumerate() {
-            match engine.check_prompt(index, prompt, options.max_new_tokens) {
-                Ok(()) => fitting.push(index),
-                Err(error @ EvalError::PromptTooLong { .. }) => {
-                    // The last one, and none fits.
-                    if fitting.is_empty() && index + 1 == prompts.len() {
-                        return Err(error);
-                    }
-                    skipped.push(Skipped {
-                        doc_id: index,
-                        reason: error.to_string(),
-                    });
-                }
-                Err(error) => return Err(error),
-            }
-        }
+        skipped.extend(too_long);
         let generate = GenerateOptions::default()
             .with_batch_size(options.batch_size)
             .with_max_new_tokens(options.max_new_tokens)
@@ -172,23 +199,7 @@ impl Task {
         progress: Progress<'_>,
     ) -> Result<TaskResult> {
         let prompts = self.prompts(options)?;
-        let delimiter = self.delimiter(options);
-        let mut requests = Vec::new();
-        for (item, prompts) in self.items.iter().zip(&prompts) {
-            let continuations = match &item.question {
-                Question::Choices { choices, .. } => choices.clone(),
-                Question::Contexts { continuation, .. } => vec![continuation.clone()],
-                Question::Open { target, .. } => vec![target.clone()],
-            };
-            let continuations: Vec<String> = continuations
-                .iter()
-                .map(|continuation| format!("{delimiter}{continuation}"))
-                .collect();
-            requests.extend(prompts.iter().map(|context| LoglikItem {
-                context: context.clone(),
-                continuations: continuations.clone(),
-            }));
-        }
+        let requests = self.requests(&prompts, options);
         let logliks = engine.loglikelihood(&requests, progress)?;
         let mut answers = logliks.items.into_iter();
         let metrics = &self.definition.metrics;
@@ -257,16 +268,8 @@ impl Task {
         options: &TaskOptions,
         progress: Progress<'_>,
     ) -> Result<TaskResult> {
-        let prompts: Vec<String> = self.prompts(options)?.into_iter().flatten().collect();
-        let delimiter = self.delimiter(options);
-        let requests: Vec<LoglikItem> = prompts
-            .iter()
-            .zip(&self.items)
-            .map(|(context, item)| LoglikItem {
-                context: context.clone(),
-                continuations: vec![format!("{delimiter}{}", target(&item.question))],
-            })
-            .collect();
+        let prompts = self.prompts(options)?;
+        let requests = self.requests(&prompts, options);
         let logliks = engine.loglikelihood(&requests, progress)?;
         let scored = logliks
             .items
@@ -276,7 +279,7 @@ impl Task {
                 let right = scores.iter().all(|score| score.is_greedy);
                 let sum: f64 = scores.iter().map(|score| score.sum).sum();
                 let mut sample = self.sample(index);
-                sample.insert("prompt".to_owned(), json!(prompts[index]));
+                sample.insert("prompt".to_owned(), json!(requests[index].context));
                 sample.insert(
                     "target".to_owned(),
                     json!(target(&self.items[index].question)),
@@ -396,6 +399,31 @@ impl Task {
                 .collect(),
         }
     }
+}
+
+/// The prompts that with their answer fit into the model's context, by index, and those that do not.
+fn fitting(
+    engine: &Engine<'_>,
+    options: &TaskOptions,
+    prompts: &[String],
+) -> Result<(Vec<usize>, Vec<Skipped>)> {
+    let (mut fitting, mut too_long) = (Vec::new(), Vec::new());
+    for (index, prompt) in prompts.iter().enumerate() {
+        match engine.check_prompt(index, prompt, options.max_new_tokens) {
+            Ok(()) => fitting.push(index),
+            // The last one, and none fits.
+            Err(error @ EvalError::PromptTooLong { .. })
+                if !fitting.is_empty() || index + 1 < prompts.len() =>
+            {
+                too_long.push(Skipped {
+                    doc_id: index,
+                    reason: error.to_string(),
+                });
+            }
+            Err(error) => return Err(error),
+        }
+    }
+    Ok((fitting, too_long))
 }
 
 fn target(question: &Question) -> &str {

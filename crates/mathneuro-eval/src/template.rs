@@ -12,8 +12,9 @@ use regex::Regex;
 use serde_json::{Map, Value as Json};
 
 use crate::error::{EvalError, Result};
+use crate::math;
 use crate::rows::Row;
-use crate::{literal, math};
+use crate::rows::literal;
 
 /// The compiled templates and expressions of one task.
 #[derive(Debug, Clone)]
@@ -195,7 +196,7 @@ fn read_literal(value: Value) -> Result<Value, Error> {
     let Some(text) = value.as_str() else {
         return Ok(value);
     };
-    let parsed = literal::read(text);
+    let parsed = literal(text);
     let reason = || {
         let start: String = text.chars().take(40).collect();
         Error::new(

@@ -145,3 +145,12 @@ fn the_target_follows_the_last_hashes() {
         assert_eq!(problem.target(), target);
     }
 }
+
+#[test]
+fn lists_in_cells_are_read_as_json_and_as_python_writes_them() {
+    let content = "question,subject,choices,answer\n1 + 1?,math,\"[\"\"1\"\", \"\"it's 2\"\"]\",1\n1 + 1?,math,\"['1', \"\"it's 2\"\"]\",1\n";
+    let texts = texts("mmlu.csv", content).unwrap();
+    assert_eq!(texts.len(), 2);
+    assert!(texts[0].ends_with("Answer: it's 2"), "{}", texts[0]);
+    assert_eq!(texts[0], texts[1]);
+}

@@ -415,3 +415,52 @@ fn a_task_name_cannot_lead_out_of_the_output_folder() {
         assert!(error.to_string().contains("the name `"), "{name}: {error}");
     }
 }
+
+/// The task files that docs/tasks.md shows.
+fn documented() -> Vec<TaskDefinition> {
+    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/tasks.md");
+    let page = std::fs::read_to_string(page).unwrap();
+    let blocks = page.split("```toml\n").skip(1);
+    let texts = blocks.map(|block| block.split("```").next().unwrap());
+    texts
+        .map(|text| TaskDefinition::from_toml("docs", text).unwrap())
+        .collect()
+}
+
+#[test]
+fn the_tasks_of_the_documentation_can_be_asked() {
+    let [capitals, units, exam] = documented().try_into().unwrap();
+    let asked = |definition: &TaskDefinition, documents| {
+        let task = definition.task(&rows(documents)).unwrap();
+        prompts(&task).concat()
+    };
+    let peru =
+        json!({"country": "Peru", "cities": ["Lima", "Cusco", "Ica", "Puno"], "answer": "Lima"});
+    assert_eq!(asked(&capitals, vec![peru]), ["The capital of Peru is"]);
+    let metres = json!({"question": "How many cm are 3 m?", "answer": "300"});
+    assert_eq!(
+        asked(&units, vec![metres]),
+        ["Q: How many cm are 2 m?\nA: The answer is 200.\n\nQ: How many cm are 3 m?\nA:"]
+    );
+    // The subject of its exemplars and of its results is a column that the task file adds.
+    let question = |topic: &str, n: usize| json!({"topic": topic, "question": format!("{topic} {n}?"), "choices": ["yes", "no"], "answer": "A"});
+    let documents: Vec<Value> = (0..4)
+        .flat_map(|n| [question("Physics", n), question("Art", n)])
+        .collect();
+    let found = asked(&exam, documents);
+    assert_eq!(found.len(), 8);
+    for (index, prompt) in found.iter().enumerate() {
+        let (subject, other) = match index % 2 {
+            0 => ("Physics", "Art"),
+            _ => ("Art", "Physics"),
+        };
+        let head = format!("Questions about {}.\n\n", subject.to_lowercase());
+        assert!(prompt.starts_with(&head), "{prompt}");
+        assert_eq!(
+            prompt.matches(&format!("{subject} ")).count(),
+            4,
+            "{prompt}"
+        );
+        assert!(!prompt.contains(&format!("{other} ")), "{prompt}");
+    }
+}
