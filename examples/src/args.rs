@@ -1,4 +1,4 @@
-//! The arguments that both experiments share.
+//! The arguments that the programs share.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -6,26 +6,13 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result};
 use clap::{Args, ValueEnum};
 
-/// Model, data, sizes and output of an experiment.
+/// A model, the tasks that measure it, and where their results go.
 #[derive(Debug, Clone, Args)]
-pub struct Common {
+pub struct Evaluation {
     /// Folder of a Hugging Face checkpoint (config.json, tokenizer.json, *.safetensors), or a model on the hub:
     /// org/name or org/name@revision
     #[arg(long, value_name = "DIR|ID")]
     pub model: PathBuf,
-
-    /// Texts of the skill (JSONL, CSV or parquet), for example GSM8K's training split, or a data set on the hub: hub:openai/gsm8k,
-    /// hub:openai/gsm8k/main/train
-    #[arg(long, value_name = "FILE|ID")]
-    pub skill: PathBuf,
-
-    /// Texts of a general set; repeat for several: the union of their parameters is subtracted
-    #[arg(long, value_name = "FILE|ID", required = true)]
-    pub general: Vec<PathBuf>,
-
-    /// Column that holds the whole calibration text, for files of another shape than GSM8K, RACE or MMLU
-    #[arg(long, value_name = "NAME")]
-    pub text_column: Option<String>,
 
     /// Questions for GSM8K 8-shot chain of thought (columns question, answer), or hub:openai/gsm8k
     #[arg(long, value_name = "FILE|ID")]
@@ -61,6 +48,55 @@ pub struct Common {
     #[arg(long, requires = "apply_chat_template")]
     pub fewshot_as_multiturn: bool,
 
+    /// Evaluated questions a task, drawn without replacement; 0 takes all
+    #[arg(long, default_value_t = 200)]
+    pub questions: usize,
+
+    /// Sequences generated at once
+    #[arg(long, default_value_t = 16)]
+    pub batch: usize,
+
+    /// Longest generated answer, in tokens
+    #[arg(long, default_value_t = 256)]
+    pub max_new_tokens: usize,
+
+    /// Seed of every draw; it is written into the output
+    #[arg(long, default_value_t = 0)]
+    pub seed: u64,
+
+    /// Number format of weights and activations
+    #[arg(long, value_enum, default_value_t = Dtype::Auto)]
+    pub dtype: Dtype,
+
+    /// cpu, cuda or cuda:N
+    #[arg(long, default_value = "cpu")]
+    pub device: String,
+
+    /// Output folder; the same command with the same folder goes on where it was stopped
+    #[arg(long, value_name = "DIR")]
+    pub out: PathBuf,
+}
+
+/// An experiment: what is measured, the texts that parameters are found by, and how many are taken.
+#[derive(Debug, Clone, Args)]
+pub struct Common {
+    /// What is measured.
+    #[command(flatten)]
+    pub evaluation: Evaluation,
+
+    /// Texts of the skill (JSONL, CSV or parquet), for example GSM8K's training split, or a data set on the hub: hub:openai/gsm8k,
+    /// hub:openai/gsm8k/main/train
+    #[arg(long, value_name = "FILE|ID")]
+    pub skill: PathBuf,
+
+    /// Texts of a general set; repeat for several: the union of their parameters is subtracted
+    #[arg(long, value_name = "FILE|ID", required = true)]
+    pub general: Vec<PathBuf>,
+
+    /// Column that holds the whole calibration text, for files of another shape than GSM8K, RACE or MMLU
+    #[arg(long, value_name = "NAME")]
+    pub text_column: Option<String>,
+
     /// Calibration texts a set, drawn with replacement
     #[arg(long, default_value_t = 500)]
     pub texts: usize,
@@ -74,33 +110,9 @@ pub struct Common {
     #[arg(long, default_value_t = 1)]
     pub repeats: u64,
 
-    /// Seed of every draw; it is written into the output
-    #[arg(long, default_value_t = 0)]
-    pub seed: u64,
-
-    /// Evaluated questions a task, drawn without replacement; 0 takes all
-    #[arg(long, default_value_t = 200)]
-    pub questions: usize,
-
-    /// Sequences generated at once
-    #[arg(long, default_value_t = 16)]
-    pub batch: usize,
-
-    /// Longest generated answer, in tokens
-    #[arg(long, default_value_t = 256)]
-    pub max_new_tokens: usize,
-
     /// Longest calibration text, in tokens [default: the smaller of 2048 and the model's own limit]
     #[arg(long)]
     pub max_length: Option<usize>,
-
-    /// Number format of weights and activations
-    #[arg(long, value_enum, default_value_t = Dtype::Auto)]
-    pub dtype: Dtype,
-
-    /// cpu, cuda or cuda:N
-    #[arg(long, default_value = "cpu")]
-    pub device: String,
 
     /// Take only parameters that match this glob, for example '*.mlp.*'; repeat for several
     #[arg(long, value_name = "GLOB")]
@@ -113,10 +125,6 @@ pub struct Common {
     /// Fail when an expert of a mixture saw no token of a set, instead of listing it
     #[arg(long)]
     pub require_observed: bool,
-
-    /// Output folder; the same command with the same folder goes on where it was stopped
-    #[arg(long, value_name = "DIR")]
-    pub out: PathBuf,
 
     /// Also write the edited checkpoints, each a complete Hugging Face folder
     #[arg(long)]

@@ -4,7 +4,7 @@ use anyhow::{Context, Result, bail};
 use mathneuro_core::capture::tch::Device;
 use mathneuro_core::{Checkpoint, Operation, ParameterFilter};
 
-use crate::args::Common;
+use crate::args::{Common, Evaluation};
 
 /// The numbers among the arguments.
 ///
@@ -13,10 +13,10 @@ use crate::args::Common;
 pub fn numbers(args: &Common, operations: &[Operation]) -> Result<()> {
     for (index, &k) in args.k.iter().enumerate() {
         if !(0.0..=1.0).contains(&k) {
-            bail!("K = {k} is outside [0, 1]");
+            bail!("K = {k:?} is outside [0, 1]");
         }
         if args.k[..index].contains(&k) {
-            bail!("K = {k} is given twice");
+            bail!("K = {k:?} is given twice");
         }
     }
     for (index, operation) in operations.iter().enumerate() {
@@ -30,18 +30,30 @@ pub fn numbers(args: &Common, operations: &[Operation]) -> Result<()> {
             bail!("factor {factor} is given twice");
         }
     }
-    for (flag, value) in [
+    not_zero(&[
         ("--texts", args.texts),
-        ("--batch", args.batch),
-        ("--max-new-tokens", args.max_new_tokens),
         ("--max-length", args.max_length.unwrap_or(1)),
         ("--repeats", usize::from(args.repeats > 0)),
-    ] {
-        if value == 0 {
-            bail!("{flag} is 0; at least 1 is needed");
-        }
+    ])?;
+    sizes(&args.evaluation)
+}
+
+/// The sizes of an evaluation.
+///
+/// # Errors
+/// One that is 0.
+pub fn sizes(args: &Evaluation) -> Result<()> {
+    not_zero(&[
+        ("--batch", args.batch),
+        ("--max-new-tokens", args.max_new_tokens),
+    ])
+}
+
+fn not_zero(values: &[(&str, usize)]) -> Result<()> {
+    match values.iter().find(|(_, value)| *value == 0) {
+        Some((flag, _)) => bail!("{flag} is 0; at least 1 is needed"),
+        None => Ok(()),
     }
-    Ok(())
 }
 
 /// `cpu`, `cuda` or `cuda:N`.

@@ -9,8 +9,11 @@ use mathneuro_core::checkpoint::write_atomic;
 use serde::{Serialize, de::DeserializeOwned};
 use serde_json::Value;
 
+use crate::hash::sha256;
+
 const SETTINGS: &str = "run.json";
 const LOCK: &str = "run.lock";
+const SEALS: &str = "sha256.json";
 
 /// Settings that decide every number in the folder, by name.
 pub type Settings = BTreeMap<String, Value>;
@@ -30,25 +33,14 @@ impl RunFolder {
     /// The folder holds something else, or a run with other settings; the message lists the differences.
     pub fn claim(root: &Path, settings: &Settings) -> Result<Self> {
         let file = root.join(SETTINGS);
-        let known = file.exists();
-        if !known && root.exists() {
-            let entries = fs::read_dir(root)
-                .with_context(|| format!("cannot use {} as output folder", root.display()))?;
-            for entry in entries {
-                let name = entry?.file_name();
-                if name != LOCK {
-                    bail!(
-                        "output folder {} holds something else (for example {}); choose a new or empty folder",
-                        root.display(),
-                        name.to_string_lossy()
-                    );
-                }
-            }
+        if !file.exists() && root.exists() {
+            refuse_others(root)?;
         }
         fs::create_dir_all(root)
             .with_context(|| format!("cannot create output folder {}", root.display()))?;
         let lock = lock(root)?;
-        if known {
+        // Only now: another start may have written them a moment ago.
+        if file.exists() {
             let found: Settings = read_json(&file).with_context(|| {
                 format!(
                     "{} says what the folder was made from; without it nothing in {} can be gone on from: choose another --out",
@@ -86,6 +78,39 @@ impl RunFolder {
         Ok(path)
     }
 
+    /// Notes what a file holds that is finished. What was not sealed, or is not what was sealed, is not used again.
+    ///
+    /// # Errors
+    /// The file cannot be read, or the note not be written.
+    pub fn seal(&self, relative: &str) -> Result<()> {
+        let mut seals: BTreeMap<String, String> = self.finished(SEALS)?.unwrap_or_default();
+        seals.insert(relative.to_owned(), sha256(&self.root.join(relative))?);
+        self.finish(SEALS, &seals)
+    }
+
+    /// The path of a file that was sealed and is there as it was, or `None` when it has to be made.
+    ///
+    /// # Errors
+    /// The file is another than the one that was sealed.
+    pub fn sealed(&self, relative: &str) -> Result<Option<PathBuf>> {
+        let Some(path) = self.existing(relative)? else {
+            return Ok(None);
+        };
+        let seals: BTreeMap<String, String> = self.finished(SEALS)?.unwrap_or_default();
+        let Some(sealed) = seals.get(relative) else {
+            return Ok(None);
+        };
+        let found = sha256(&path)?;
+        if found != *sealed {
+            bail!(
+                "{} is not what this run wrote: its SHA-256 is {found}, that of the file written was {sealed}; \
+                 delete it to have it computed again",
+                path.display()
+            );
+        }
+        Ok(Some(path))
+    }
+
     /// The path of a file that is there, or `None`.
     ///
     /// # Errors
@@ -115,6 +140,24 @@ impl RunFolder {
     pub fn finish<T: Serialize>(&self, relative: &str, value: &T) -> Result<()> {
         write_json(&self.path(relative)?, value)
     }
+}
+
+/// Refuses a folder with anything but what a start leaves behind before it has written the settings.
+fn refuse_others(root: &Path) -> Result<()> {
+    let entries = fs::read_dir(root)
+        .with_context(|| format!("cannot use {} as output folder", root.display()))?;
+    for entry in entries {
+        let name = entry?.file_name();
+        let name = name.to_string_lossy();
+        let half_written = name.starts_with(&format!(".{SETTINGS}.")) && name.ends_with(".tmp");
+        if name != LOCK && name != SETTINGS && !half_written {
+            bail!(
+                "output folder {} holds something else (for example {name}); choose a new or empty folder",
+                root.display()
+            );
+        }
+    }
+    Ok(())
 }
 
 /// Takes the folder for this process; the system gives it back when the process ends, however it does.
@@ -240,6 +283,33 @@ mod tests {
             .to_string();
         assert!(message.contains("thesis.tex"), "{message}");
         assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1);
+    }
+
+    #[test]
+    fn what_another_start_leaves_half_written_is_nothing_else() {
+        let dir = tempfile::tempdir().unwrap();
+        fs::write(dir.path().join(".run.json.Ab3.tmp"), "{").unwrap();
+        fs::write(dir.path().join("run.lock"), "").unwrap();
+        RunFolder::claim(dir.path(), &settings(1)).unwrap();
+    }
+
+    #[test]
+    fn a_sealed_file_is_used_as_long_as_it_is_the_same() {
+        let dir = tempfile::tempdir().unwrap();
+        let folder = RunFolder::claim(dir.path(), &settings(1)).unwrap();
+        let (a, b) = ("masks/a", "masks/b");
+        for name in [a, b] {
+            fs::write(folder.path(name).unwrap(), name).unwrap();
+        }
+        assert_eq!(folder.sealed(a).unwrap(), None, "not finished");
+        folder.seal(a).unwrap();
+        folder.seal(b).unwrap();
+        assert_eq!(folder.sealed(a).unwrap(), Some(dir.path().join(a)));
+        fs::copy(dir.path().join(b), dir.path().join(a)).unwrap();
+        let message = folder.sealed(a).unwrap_err().to_string();
+        assert!(message.contains("is not what this run wrote"), "{message}");
+        fs::remove_file(dir.path().join(a)).unwrap();
+        assert_eq!(folder.sealed(a).unwrap(), None);
     }
 
     #[test]

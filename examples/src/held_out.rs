@@ -4,12 +4,21 @@
 use std::collections::HashSet;
 use std::path::Path;
 
+use aho_corasick::AhoCorasick;
 use anyhow::Result;
 use mathneuro_core::eval::{Row, calibration_text, read_rows};
 
+/// Letters of a question from which on it is looked for inside of texts. Shorter ones may stand there by chance.
+const LONG: usize = 32;
+
 /// What evaluated rows say.
 #[derive(Debug, Default)]
-pub struct HeldOut(HashSet<String>);
+pub struct HeldOut {
+    /// Questions with their choices, and whole calibration texts.
+    whole: HashSet<String>,
+    /// Long questions, by their words.
+    long: HashSet<String>,
+}
 
 impl HeldOut {
     /// Adds the rows of a file that are evaluated.
@@ -19,10 +28,12 @@ impl HeldOut {
     pub fn add(&mut self, path: &Path, rows: &[usize]) -> Result<()> {
         let all = read_rows(path)?;
         for row in rows.iter().filter_map(|&index| all.get(index)) {
-            self.0.extend(said(row));
+            self.whole.extend(said(row));
             // Rows of tasks that nobody calibrates on have no such form.
-            self.0
-                .extend(calibration_text(row, None).ok().map(|text| even(&text)));
+            let text = calibration_text(row, None).ok();
+            self.whole.extend(text.map(|text| even(&text)));
+            let asked = asked(row).map(|asked| words(&asked));
+            self.long.extend(asked.filter(|asked| asked.len() >= LONG));
         }
         Ok(())
     }
@@ -33,11 +44,14 @@ impl HeldOut {
     /// The file cannot be read, or lacks the column.
     pub fn rest(&self, path: &Path, column: Option<&str>) -> Result<(Vec<String>, usize)> {
         let rows = read_rows(path)?;
+        let long = AhoCorasick::new(&self.long)?;
         let mut texts = Vec::new();
         for row in &rows {
             let text = calibration_text(row, column)?;
-            let asked = said(row).is_some_and(|said| self.0.contains(&said));
-            if !asked && !self.0.contains(&even(&text)) {
+            let evaluated = said(row).is_some_and(|said| self.whole.contains(&said))
+                || self.whole.contains(&even(&text))
+                || long.is_match(&words(&text));
+            if !evaluated {
                 texts.push(text);
             }
         }
@@ -46,19 +60,35 @@ impl HeldOut {
     }
 }
 
-/// What a row asks: its passage, or its question with the choices, for there are questions like "Which is true?".
-fn said(row: &Row) -> Option<String> {
+/// What a row asks: its passage, or its question.
+fn asked(row: &Row) -> Option<String> {
     const ASKS: [&str; 7] = [
         "article", "question", "problem", "goal", "ctx", "sentence", "text",
     ];
-    let asked = ASKS.iter().find_map(|column| row.text(column).ok())?;
+    ASKS.iter().find_map(|column| row.text(column).ok())
+}
+
+/// What a row asks with its choices, for there are questions like "Which is true?".
+fn said(row: &Row) -> Option<String> {
     let choices = row.texts("choices").unwrap_or_default();
-    Some(even(&[vec![asked], choices].concat().join("\n")))
+    Some(even(&[vec![asked(row)?], choices].concat().join("\n")))
 }
 
 /// Without the white space that copies of a text differ by.
 fn even(text: &str) -> String {
     text.split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+/// The words in lower case, with a space before and behind each, so that only whole ones are found in others.
+fn words(text: &str) -> String {
+    let lower = text.to_lowercase();
+    let words = lower.split(|c: char| !c.is_alphanumeric());
+    let mut all = String::from(" ");
+    for word in words.filter(|word| !word.is_empty()) {
+        all.push_str(word);
+        all.push(' ');
+    }
+    all
 }
 
 #[cfg(test)]
@@ -96,6 +126,38 @@ mod tests {
             "{\"qa\": \"Question: 2 + 2?\\nAnswer: #### 4\"}\n{\"qa\": \"Question: 3?\\nAnswer: 3\"}\n",
         );
         assert_eq!(rest(&ready), (1, 1));
+    }
+
+    #[test]
+    fn a_long_question_is_found_wherever_it_stands() {
+        let dir = tempfile::tempdir().unwrap();
+        let (test, texts) = (dir.path().join("test.jsonl"), dir.path().join("texts.csv"));
+        let row = "{\"question\": \"Tom has 3 boxes of 12 eggs. How many eggs are there?\", \"answer\": \"#### 36\"}\n";
+        fs::write(&test, row).unwrap();
+        let mut held = HeldOut::default();
+        held.add(&test, &[0]).unwrap();
+        let evaluated = [
+            "Q: Tom has 3 boxes of 12 eggs. How many eggs are there?\nA: 36",
+            "Solve this.  TOM HAS 3 BOXES of 12 eggs.\nHow many eggs are there? Think.",
+            "Tom has 3 boxes of 12 eggs. How many eggs are there",
+        ];
+        let others = [
+            "Tom has 3 boxes of 12 eggs. How many eggs are there in two boxes?",
+            "Tom has 3 boxes of 13 eggs. How many eggs are there?",
+            "Atom has 3 boxes of 12 eggs. How many eggs are there?",
+        ];
+        let all = evaluated.iter().chain(&others[1..]);
+        let rows = all.map(|text| format!("\"{text}\"\n"));
+        let text = format!("text\n{}", rows.collect::<String>());
+        fs::write(&texts, text).unwrap();
+        let (rest, left_out) = held.rest(&texts, Some("text")).unwrap();
+        assert_eq!(
+            (rest, left_out),
+            (others[1..].iter().map(|t| (*t).to_owned()).collect(), 3)
+        );
+        // One that goes on is taken for the same question.
+        fs::write(&texts, format!("text\n\"{}\"\n", others[0])).unwrap();
+        assert_eq!(held.rest(&texts, Some("text")).unwrap().1, 1);
     }
 
     #[test]

@@ -1,18 +1,16 @@
 //! What an experiment is made from: its settings, and its files by their content. Two runs share an output folder only if
 //! all of it is the same.
 
-use std::fs;
-use std::io::Read;
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 use mathneuro_core::Checkpoint;
 use serde_json::{Map, Value, json};
-use sha2::{Digest, Sha256};
 
-use crate::args::{Common, further_task};
-use crate::evaluate::Suite;
+use crate::args::{Common, Evaluation, further_task};
 use crate::folder::Settings;
+use crate::hash::sha256;
+use crate::suite::Suite;
 
 /// The files beside the weights that decide what a model makes of a text.
 const MODEL_FILES: [&str; 7] = [
@@ -25,15 +23,13 @@ const MODEL_FILES: [&str; 7] = [
     "chat_template.json",
 ];
 
-/// Everything that decides the numbers of a row. K, the operation and its factor are part of a row's own name instead, so
-/// that pruning and scaling may share a folder, its norms and its unedited row. `args` names local files, `exact` where
-/// they come from.
+/// Everything that decides what the tasks find on a model. `args` names local files, `exact` where they come from.
 ///
 /// # Errors
 /// A file cannot be read.
-pub fn settings(
-    args: &Common,
-    exact: &Common,
+pub fn evaluation(
+    args: &Evaluation,
+    exact: &Evaluation,
     checkpoint: &Checkpoint,
     suite: &Suite,
 ) -> Result<Settings> {
@@ -41,33 +37,19 @@ pub fn settings(
         (Some(file), Some(exact)) => identity(file, exact),
         _ => Ok(Value::Null),
     };
-    let list = |files: &[PathBuf], exact: &[PathBuf]| {
-        let each = files.iter().zip(exact).map(|(f, e)| identity(f, e));
-        Ok::<_, anyhow::Error>(Value::from(each.collect::<Result<Vec<_>>>()?))
-    };
-    let mut settings = Settings::from_iter(
-        [
-            ("model", model(checkpoint, &exact.model)?),
-            ("skill", identity(&args.skill, &exact.skill)?),
-            ("general", list(&args.general, &exact.general)?),
-            ("text_column", json!(args.text_column)),
-            ("gsm8k", optional(&args.gsm8k, &exact.gsm8k)?),
-            ("race", optional(&args.race, &exact.race)?),
-            ("mmlu", optional(&args.mmlu, &exact.mmlu)?),
-            ("perplexity", list(&args.perplexity, &exact.perplexity)?),
-            ("task_versions", json!(suite.versions())),
-            ("texts", json!(args.texts)),
-            ("seed", json!(args.seed)),
-            ("questions", json!(args.questions)),
-            ("max_new_tokens", json!(args.max_new_tokens)),
-            ("max_length", json!(args.max_length)),
-            ("dtype", json!(format!("{:?}", args.dtype).to_lowercase())),
-            ("device", json!(args.device)),
-            ("include", json!(args.include)),
-            ("exclude", json!(args.exclude)),
-        ]
-        .map(|(name, value)| (name.to_owned(), value)),
-    );
+    let mut settings = named([
+        ("model", model(checkpoint, &exact.model)?),
+        ("gsm8k", optional(&args.gsm8k, &exact.gsm8k)?),
+        ("race", optional(&args.race, &exact.race)?),
+        ("mmlu", optional(&args.mmlu, &exact.mmlu)?),
+        ("perplexity", list(&args.perplexity, &exact.perplexity)?),
+        ("task_versions", json!(suite.versions())),
+        ("questions", json!(args.questions)),
+        ("max_new_tokens", json!(args.max_new_tokens)),
+        ("seed", json!(args.seed)),
+        ("dtype", json!(format!("{:?}", args.dtype).to_lowercase())),
+        ("device", json!(args.device)),
+    ]);
     // Only what is asked for: folders of runs without these stay usable when there are more such options.
     let further = [
         ("task", !args.task.is_empty(), tasks(args, exact)?),
@@ -82,14 +64,46 @@ pub fn settings(
             args.fewshot_as_multiturn,
             json!(true),
         ),
-        ("require_observed", args.require_observed, json!(true)),
     ];
-    for (name, given, value) in further {
-        if given {
-            settings.insert(name.to_owned(), value);
-        }
+    let asked = further.into_iter().filter(|(_, asked, _)| *asked);
+    settings.extend(asked.map(|(name, _, value)| (name.to_owned(), value)));
+    Ok(settings)
+}
+
+/// Everything that decides the numbers of an experiment's row. K, the operation and its factor are part of a row's own name
+/// instead, so that pruning and scaling may share a folder, its norms and its unedited row.
+///
+/// # Errors
+/// A file cannot be read.
+pub fn experiment(
+    args: &Common,
+    exact: &Common,
+    checkpoint: &Checkpoint,
+    suite: &Suite,
+) -> Result<Settings> {
+    let mut settings = evaluation(&args.evaluation, &exact.evaluation, checkpoint, suite)?;
+    settings.extend(named([
+        ("skill", identity(&args.skill, &exact.skill)?),
+        ("general", list(&args.general, &exact.general)?),
+        ("text_column", json!(args.text_column)),
+        ("texts", json!(args.texts)),
+        ("max_length", json!(args.max_length)),
+        ("include", json!(args.include)),
+        ("exclude", json!(args.exclude)),
+    ]));
+    if args.require_observed {
+        settings.insert("require_observed".to_owned(), json!(true));
     }
     Ok(settings)
+}
+
+fn named<const N: usize>(settings: [(&str, Value); N]) -> Settings {
+    Settings::from(settings.map(|(name, value)| (name.to_owned(), value)))
+}
+
+fn list(files: &[PathBuf], exact: &[PathBuf]) -> Result<Value> {
+    let each = files.iter().zip(exact).map(|(f, e)| identity(f, e));
+    Ok(Value::from(each.collect::<Result<Vec<_>>>()?))
 }
 
 /// A file by its name and content. Its path is there to be read by people, and is not compared.
@@ -116,13 +130,13 @@ fn model(checkpoint: &Checkpoint, exact: &Path) -> Result<Value> {
     }))
 }
 
-fn tasks(args: &Common, exact: &Common) -> Result<Value> {
+fn tasks(args: &Evaluation, exact: &Evaluation) -> Result<Value> {
     let each = args.task.iter().zip(&exact.task).map(|(given, exact)| {
         let (given, exact) = (further_task(given)?, further_task(exact)?);
-        let mut parts = vec![json!(given.name)];
-        if given.name.ends_with(".toml") {
-            parts.push(identity(given.name.as_ref(), exact.name.as_ref())?);
-        }
+        let mut parts = vec![match given.name.ends_with(".toml") {
+            true => identity(given.name.as_ref(), exact.name.as_ref())?,
+            false => json!(given.name),
+        }];
         for (file, exact) in given.files().zip(exact.files()) {
             parts.push(identity(file, exact)?);
         }
@@ -131,22 +145,10 @@ fn tasks(args: &Common, exact: &Common) -> Result<Value> {
     Ok(Value::from(each.collect::<Result<Vec<_>>>()?))
 }
 
-fn sha256(path: &Path) -> Result<String> {
-    let reading = || format!("cannot read {}", path.display());
-    let mut file = fs::File::open(path).with_context(reading)?;
-    let mut hash = Sha256::new();
-    let mut buffer = vec![0; 1 << 20];
-    loop {
-        match file.read(&mut buffer).with_context(reading)? {
-            0 => break,
-            n => hash.update(&buffer[..n]),
-        }
-    }
-    Ok(hash.finalize().iter().map(|b| format!("{b:02x}")).collect())
-}
-
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
 
     #[test]

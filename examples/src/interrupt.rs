@@ -1,9 +1,10 @@
 //! Ctrl-C: finish nothing half, keep what is finished, and say how to go on.
 
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use anyhow::Result;
+use anyhow::{Context, Result};
 
 /// A flag that the first Ctrl-C raises; the second one ends the process at once.
 #[derive(Debug, Clone, Default)]
@@ -24,6 +25,22 @@ impl Interrupt {
             eprintln!("\nStopping after the current batch; Ctrl-C again stops at once.");
         })?;
         Ok(interrupt)
+    }
+
+    /// A result, with how to go on where Ctrl-C ended the work.
+    ///
+    /// # Errors
+    /// That of the result.
+    pub fn explain<T>(&self, result: Result<T>, out: &Path) -> Result<T> {
+        if !self.raised() {
+            return result;
+        }
+        result.with_context(|| {
+            format!(
+                "stopped; what is finished is in {}, and the same command goes on from there",
+                out.display()
+            )
+        })
     }
 
     /// Raises the flag, as Ctrl-C does.

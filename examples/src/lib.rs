@@ -1,5 +1,5 @@
 //! The experiments of the paper on GSM8K: what pruning or scaling the isolated parameters does to math and to language,
-//! beside a random control. The two examples only differ in what they do to a parameter.
+//! beside a random control. Those two only differ in what they do to a parameter; a third one measures a model as it is.
 
 pub mod args;
 pub mod check;
@@ -7,13 +7,16 @@ pub mod compare;
 pub mod evaluate;
 pub mod experiment;
 pub mod folder;
+pub mod hash;
 pub mod held_out;
 pub mod inputs;
 pub mod interrupt;
+pub mod measure;
 pub mod modules;
 pub mod plot;
 pub mod progress;
 pub mod report;
 pub mod sources;
+pub mod suite;
 pub mod texts;
 pub mod variant;

@@ -4,14 +4,14 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 use anyhow::Result;
-use mathneuro_core::Checkpoint;
 use serde_json::{Value, json};
 
-use crate::args::Common;
-use crate::evaluate::Suite;
+use crate::args::{Common, Evaluation};
 use crate::experiment::Row;
 use crate::folder::Settings;
+use crate::measure::{Measure, Scores};
 use crate::plot::{Panel, Series};
+use crate::suite::Suite;
 use crate::variant::Variant;
 use mathneuro_core::eval::Metric;
 
@@ -67,7 +67,7 @@ pub fn table(suite: &Suite, rows: &[Row]) -> String {
     for row in rows {
         let (k, repeat) = match &row.variant {
             Variant::Unedited => ("".to_owned(), 0),
-            Variant::Edited { k, repeat, .. } => (k.to_string(), *repeat),
+            Variant::Edited { k, repeat, .. } => (format!("{k:?}"), *repeat),
         };
         let edited = row.edit.as_ref().map_or(String::new(), |edit| {
             format!(
@@ -105,7 +105,8 @@ pub fn table(suite: &Suite, rows: &[Row]) -> String {
     text
 }
 
-/// The results file: settings, and per row what was edited and the scores in lm-evaluation-harness's shape.
+/// The results file of an experiment: settings, and per row what was edited and the scores in lm-evaluation-harness's
+/// shape.
 ///
 /// # Errors
 /// The checkpoint cannot be read for its fingerprint.
@@ -113,24 +114,12 @@ pub fn document(
     title: &str,
     args: &Common,
     settings: &Settings,
-    checkpoint: &Checkpoint,
-    suite: &Suite,
+    measure: &Measure<'_>,
     rows: &[Row],
 ) -> Result<Value> {
     let rows: Vec<Value> = rows
         .iter()
         .map(|row| {
-            let mut results: BTreeMap<&str, Value> = BTreeMap::new();
-            for (task, scores) in &row.scores {
-                let mut entry = harness_shape(task, scores.n, &scores.metrics);
-                entry["truncated"] = json!(scores.truncated);
-                entry["unfinished"] = json!(scores.unfinished);
-                entry["skipped"] = json!(scores.skipped.len());
-                results.insert(task, entry);
-                for (name, part) in &scores.parts {
-                    results.insert(name, harness_shape(name, part.n, &part.metrics));
-                }
-            }
             let mut entry = json!({ "id": row.variant.id(), "label": row.variant.label() });
             if let Variant::Edited { k, repeat, .. } = &row.variant {
                 entry["k"] = json!(k);
@@ -138,22 +127,63 @@ pub fn document(
             }
             entry["modules"] = json!(row.modules);
             entry["edit"] = json!(row.edit.as_ref().map(|edit| &edit.totals));
-            entry["results"] = json!(results);
+            entry["results"] = results(&row.scores);
             entry
         })
         .collect();
+    let mut document = head(title, &args.evaluation, settings, measure)?;
+    document["config"]["k"] = json!(args.k);
+    document["config"]["repeats"] = json!(args.repeats);
+    document["rows"] = rows.into();
+    Ok(document)
+}
+
+/// The results file of an evaluation: settings, and the scores in lm-evaluation-harness's shape.
+///
+/// # Errors
+/// The checkpoint cannot be read for its fingerprint.
+pub fn evaluation(
+    title: &str,
+    args: &Evaluation,
+    settings: &Settings,
+    measure: &Measure<'_>,
+    scores: &Scores,
+) -> Result<Value> {
+    let mut document = head(title, args, settings, measure)?;
+    document["results"] = results(scores);
+    Ok(document)
+}
+
+fn head(
+    title: &str,
+    args: &Evaluation,
+    settings: &Settings,
+    measure: &Measure<'_>,
+) -> Result<Value> {
     let mut config = json!(settings);
-    config["k"] = json!(args.k);
-    config["repeats"] = json!(args.repeats);
     config["batch"] = json!(args.batch);
     Ok(json!({
         "experiment": title,
         "version": env!("CARGO_PKG_VERSION"),
-        "model_fingerprint": checkpoint.fingerprint()?,
+        "model_fingerprint": measure.checkpoint.fingerprint()?,
         "config": config,
-        "versions": suite.versions(),
-        "rows": rows,
+        "versions": measure.suite.versions(),
     }))
+}
+
+fn results(scores: &Scores) -> Value {
+    let mut results: BTreeMap<&str, Value> = BTreeMap::new();
+    for (task, scores) in scores {
+        let mut entry = harness_shape(task, scores.n, &scores.metrics);
+        entry["truncated"] = json!(scores.truncated);
+        entry["unfinished"] = json!(scores.unfinished);
+        entry["skipped"] = json!(scores.skipped.len());
+        results.insert(task, entry);
+        for (name, part) in &scores.parts {
+            results.insert(name, harness_shape(name, part.n, &part.metrics));
+        }
+    }
+    json!(results)
 }
 
 fn harness_shape(task: &str, n: usize, metrics: &BTreeMap<String, Metric>) -> Value {

@@ -2,10 +2,10 @@
 
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use mathneuro_core::hub::{DataSource, Hub, HubOptions, ModelSource, Progress, Purpose};
 
-use crate::args::{Common, further_task};
+use crate::args::{Common, Evaluation, further_task};
 use crate::interrupt::Interrupt;
 use crate::progress;
 
@@ -60,6 +60,7 @@ impl<'a> Sources<'a> {
             ModelSource::Hub(id) => id,
         };
         let interrupt = self.interrupt;
+        eprintln!("Looking up {id} on the hub");
         let found = with_bar(&id.to_string(), interrupt, |report| {
             Ok(self.hub()?.model(&id, report)?)
         })?;
@@ -74,11 +75,13 @@ impl<'a> Sources<'a> {
     /// # Errors
     /// The argument is neither a file nor a data set on the hub, or the hub cannot give it.
     pub fn data(&mut self, argument: &Path, purpose: Purpose) -> Result<Source> {
+        regular(argument)?;
         let id = match text(argument)?.parse()? {
             DataSource::File(path) => return Ok(local(path)),
             DataSource::Hub(id) => id,
         };
         let interrupt = self.interrupt;
+        eprintln!("Looking up {id} on the hub");
         let found = with_bar(&id.to_string(), interrupt, |report| {
             Ok(self.hub()?.rows(&id, purpose, report)?)
         })?;
@@ -92,18 +95,25 @@ impl<'a> Sources<'a> {
     ///
     /// # Errors
     /// As [`Sources::model`] and [`Sources::data`].
-    pub fn all(&mut self, args: &Common) -> Result<(Common, Common)> {
+    pub fn experiment(&mut self, args: &Common) -> Result<(Common, Common)> {
         let (mut paths, mut exact) = (args.clone(), args.clone());
-        let put = |source: Source, path: &mut PathBuf, name: &mut PathBuf| {
-            (*path, *name) = (source.path, source.exact);
-        };
-        put(self.model(&args.model)?, &mut paths.model, &mut exact.model);
+        (paths.evaluation, exact.evaluation) = self.evaluation(&args.evaluation)?;
         let skill = self.data(&args.skill, Purpose::Calibrate)?;
         put(skill, &mut paths.skill, &mut exact.skill);
         for (index, general) in args.general.iter().enumerate() {
             let found = self.data(general, Purpose::Calibrate)?;
             put(found, &mut paths.general[index], &mut exact.general[index]);
         }
+        Ok((paths, exact))
+    }
+
+    /// Both forms of an evaluation's arguments.
+    ///
+    /// # Errors
+    /// As [`Sources::model`] and [`Sources::data`].
+    pub fn evaluation(&mut self, args: &Evaluation) -> Result<(Evaluation, Evaluation)> {
+        let (mut paths, mut exact) = (args.clone(), args.clone());
+        put(self.model(&args.model)?, &mut paths.model, &mut exact.model);
         for (path, name) in [
             (&mut paths.gsm8k, &mut exact.gsm8k),
             (&mut paths.race, &mut exact.race),
@@ -114,8 +124,14 @@ impl<'a> Sources<'a> {
                 put(found, path, name);
             }
         }
+        for text in &args.perplexity {
+            regular(text)?;
+        }
         for (path, name) in paths.task.iter_mut().zip(&mut exact.task) {
             let mut found = further_task(path)?;
+            if found.name.ends_with(".toml") {
+                regular(found.name.as_ref())?;
+            }
             let mut known = found.clone();
             let files = [
                 (&mut found.documents, &mut known.documents),
@@ -130,6 +146,21 @@ impl<'a> Sources<'a> {
         }
         Ok((paths, exact))
     }
+}
+
+fn put(source: Source, path: &mut PathBuf, name: &mut PathBuf) {
+    (*path, *name) = (source.path, source.exact);
+}
+
+/// Refuses what can be read only once, for its content is read and hashed. What is not there is found by its reader.
+fn regular(path: &Path) -> Result<()> {
+    if path.exists() && !path.is_file() {
+        bail!(
+            "{} is not a regular file but a folder, pipe or device; give a file, which can be read more than once",
+            path.display()
+        );
+    }
+    Ok(())
 }
 
 fn text(argument: &Path) -> Result<&str> {

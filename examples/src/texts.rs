@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use anyhow::{Result, bail};
 
 use crate::args::Common;
-use crate::evaluate::Suite;
+use crate::suite::Suite;
 
 /// The texts of one file, under a name that mask formulas carry.
 #[derive(Debug)]

@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use clap::Parser;
 use mathneuro_core::{Operation, load_masks, load_norms};
 use mathneuro_examples::args::Common;
+use mathneuro_examples::evaluate;
 use mathneuro_examples::experiment::run;
 use mathneuro_examples::interrupt::Interrupt;
 use serde_json::Value;
@@ -384,57 +385,184 @@ fn a_model_or_a_file_that_changed_is_not_gone_on_with() {
 }
 
 #[test]
-fn parts_that_are_damaged_or_of_another_run_are_named_with_what_to_do() {
+fn parts_that_are_not_what_the_run_wrote_are_named_with_what_to_do() {
     let dir = tempfile::tempdir().unwrap();
     let out = dir.path().join("out");
     let args = arguments(&out, &[("--k", "0.01,0.1")]);
     prune(&args).unwrap();
-    let row = out.join("rows/prune-isolated-k0.1-r0/mmlu.json");
-    let mask = |k: &str| out.join(format!("masks/isolated-k{k}-r0.mask.safetensors"));
-    let whole = fs::read(mask("0.1")).unwrap();
-    let error_after = |change: &dyn Fn()| {
-        fs::remove_file(&row).unwrap();
-        change();
+    let mask = |name: &str| out.join(format!("masks/{name}-r0.mask.safetensors"));
+    let norms = |name: &str| out.join(format!("norms/{name}-r0.norms.safetensors"));
+    let mut flipped = fs::read(mask("isolated-k0.1")).unwrap();
+    *flipped.last_mut().unwrap() ^= 1;
+    let cut = fs::read(norms("passages")).unwrap()[..200].to_vec();
+    let changes = [
+        (mask("isolated-k0.1"), flipped),
+        (
+            mask("isolated-k0.1"),
+            fs::read(mask("isolated-k0.01")).unwrap(),
+        ),
+        (
+            mask("isolated-k0.1"),
+            fs::read(mask("random-k0.1")).unwrap(),
+        ),
+        (
+            mask("random-k0.1"),
+            fs::read(mask("isolated-k0.1")).unwrap(),
+        ),
+        (norms("passages"), cut),
+        (norms("passages"), fs::read(norms("word_problems")).unwrap()),
+    ];
+    let results = out.join("gsm8k_pruning.json");
+    let before = fs::read(&results).unwrap();
+    for (path, other) in changes {
+        let whole = fs::read(&path).unwrap();
+        fs::write(&path, other).unwrap();
+        // Norms are read only when a mask is missing.
+        let gone = mask("random-k0.01");
+        if path.starts_with(out.join("norms")) {
+            fs::remove_file(&gone).unwrap();
+        }
         let error = refused(&args);
-        fs::write(mask("0.1"), &whole).unwrap();
+        assert!(
+            error.contains(&format!("{} is not what this run wrote", path.display()))
+                && error.contains("to have it computed again"),
+            "{error}"
+        );
+        fs::remove_file(&path).unwrap();
         prune(&args).unwrap();
-        error
-    };
-    let error = error_after(&|| fs::write(mask("0.1"), &whole[..100]).unwrap());
-    assert!(error.contains("to have it computed again"), "{error}");
-    let error = error_after(&|| {
-        fs::copy(mask("0.01"), mask("0.1")).unwrap();
-    });
-    assert!(error.contains("is of another K than 0.1"), "{error}");
-    let error = error_after(&|| {
-        let mut other = load_masks(mask("0.1")).unwrap();
-        other.meta_mut().fingerprint = Some("sha256:0".to_owned());
-        mathneuro_core::save_masks(&other, mask("0.1")).unwrap();
-    });
-    assert!(error.contains("was made from sha256:0"), "{error}");
+        assert_eq!(fs::read(&path).unwrap(), whole, "computed again");
+        assert_eq!(fs::read(&results).unwrap(), before);
+    }
 
-    // Norms are read only when a mask is missing.
-    let norms = out.join("norms/passages-r0.norms.safetensors");
-    let whole = fs::read(&norms).unwrap();
-    fs::remove_file(mask("0.01")).unwrap();
-    fs::write(&norms, &whole[..200]).unwrap();
-    let error = refused(&args);
-    assert!(
-        error.contains("passages-r0") && error.contains("to have it computed again"),
-        "{error}"
-    );
-    fs::write(&norms, &whole).unwrap();
-    let mut other = load_norms(&norms).unwrap();
-    other.meta_mut().fingerprint = Some("sha256:0".to_owned());
-    mathneuro_core::save_norms(&other, &norms).unwrap();
-    let error = refused(&args);
-    assert!(error.contains("is not of this run"), "{error}");
-    fs::remove_file(&norms).unwrap();
-    fs::create_dir(&norms).unwrap();
+    let passages = norms("passages");
+    fs::remove_file(&passages).unwrap();
+    fs::create_dir(&passages).unwrap();
+    fs::remove_file(mask("random-k0.01")).unwrap();
     assert!(refused(&args).contains("is not a file"));
 
     fs::write(out.join("run.json"), "{").unwrap();
     assert!(refused(&args).contains("choose another --out"));
+}
+
+#[test]
+fn samples_that_are_gone_are_made_again() {
+    let dir = tempfile::tempdir().unwrap();
+    let out = dir.path().join("out");
+    let args = arguments(&out, &[("--k", "0.1")]);
+    prune(&args).unwrap();
+    for row in ["unedited", "prune-isolated-k0.1-r0"] {
+        let samples = out.join(format!("rows/{row}/mmlu.samples.jsonl"));
+        let before = fs::read(&samples).unwrap();
+        fs::remove_file(&samples).unwrap();
+        prune(&args).unwrap();
+        assert_eq!(fs::read(&samples).unwrap(), before, "{row}");
+    }
+}
+
+#[test]
+fn a_model_can_be_measured_as_it_is() {
+    let dir = tempfile::tempdir().unwrap();
+    let out = dir.path().join("out");
+    let args = arguments(&out, &[("--k", "0.1")]);
+    let interrupt = Interrupt::default();
+    prune(&args).unwrap();
+    let mut alone = args.evaluation.clone();
+    alone.out = dir.path().join("alone");
+    evaluate::run(&alone, &interrupt).unwrap();
+    let (found, row) = (
+        json(alone.out.join("evaluate.json")),
+        json(out.join("gsm8k_pruning.json")),
+    );
+    assert_eq!(found["results"], row["rows"][0]["results"]);
+    assert_eq!(found["config"]["questions"], 4);
+    let samples = |out: &Path| fs::read(out.join("rows/unedited/mmlu.samples.jsonl")).unwrap();
+    assert_eq!(samples(&alone.out), samples(&out));
+    // The experiment's folder is another run's.
+    alone.out = out;
+    let error = evaluate::run(&alone, &interrupt).unwrap_err();
+    assert!(format!("{error:#}").contains("skill: there"), "{error:#}");
+}
+
+#[test]
+fn a_task_file_is_known_by_its_content() {
+    let dir = tempfile::tempdir().unwrap();
+    let task = "name = \"own\"\nversion = 1\nkind = \"choices\"\nprompt = \"{{ question }}\"\nchoices = \"choices\"\ntarget = \"{{ answer }}\"\n";
+    fs::write(dir.path().join("own.toml"), task).unwrap();
+    let out = dir.path().join("out");
+    let data = workspace("data/knowledge.jsonl");
+    let run = |file: &str| {
+        let task = format!("{}/{file}={data}", dir.path().display());
+        let args = arguments(&out, &[("--k", "0.1"), ("--task", &task)]);
+        evaluate::run(&args.evaluation, &Interrupt::default())
+    };
+    run("own.toml").unwrap();
+    run("./own.toml").unwrap();
+    fs::write(
+        dir.path().join("own.toml"),
+        task.replace("question", "question | upper"),
+    )
+    .unwrap();
+    let error = format!("{:#}", run("own.toml").unwrap_err());
+    assert!(error.contains("holds a run with other settings"), "{error}");
+}
+
+#[test]
+fn tasks_that_cannot_be_asked_leave_nothing_behind() {
+    let dir = tempfile::tempdir().unwrap();
+    let out = dir.path().join("out");
+    let refused = |args: &Common| {
+        let error = refused(args);
+        assert!(!out.exists(), "{error}");
+        error
+    };
+    // The tiny model's context is shorter than eight worked examples.
+    let problems = workspace("data/word_problems.jsonl");
+    let general = workspace("data/passages.jsonl");
+    let error = refused(&arguments(
+        &out,
+        &[
+            ("--gsm8k", &problems),
+            ("--skill", &general),
+            ("--general", &problems),
+        ],
+    ));
+    assert!(
+        error.contains("task gsm8k_cot") && error.contains("exceeds"),
+        "{error}"
+    );
+
+    let model = dir.path().join("model");
+    copy_model(&model);
+    let template = "{{ raise_exception('only one turn') }}";
+    fs::write(model.join("chat_template.jinja"), template).unwrap();
+    let model = model.display().to_string();
+    let mut args = arguments(&out, &[("--model", &model)]);
+    args.evaluation.apply_chat_template = true;
+    let error = refused(&args);
+    assert!(
+        error.contains("task mmlu") && error.contains("only one turn"),
+        "{error}"
+    );
+}
+
+#[cfg(unix)]
+#[test]
+fn a_pipe_is_refused_for_it_can_be_read_only_once() {
+    let dir = tempfile::tempdir().unwrap();
+    let pipe = dir.path().join("pipe");
+    let made = std::process::Command::new("mkfifo").arg(&pipe).status();
+    assert!(made.unwrap().success());
+    let pipe = pipe.display().to_string();
+    let task = format!("mmlu={pipe}");
+    for (flag, value) in [
+        ("--perplexity", &pipe),
+        ("--skill", &pipe),
+        ("--race", &pipe),
+        ("--task", &task),
+    ] {
+        let error = refused(&arguments(&dir.path().join("out"), &[(flag, value)]));
+        assert!(error.contains("is not a regular file"), "{flag}: {error}");
+    }
 }
 
 #[test]

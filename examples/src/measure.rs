@@ -1,0 +1,136 @@
+//! A model and the tasks that measure it. What is measured is kept in the output folder, and not measured again.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
+
+use anyhow::{Context, Result};
+use mathneuro_core::Checkpoint;
+use mathneuro_core::capture::tch::Kind;
+use mathneuro_core::capture::{LoadOptions, Model, TextTokenizer};
+use mathneuro_core::eval::{AnswerCache, Engine, TaskResult};
+
+use crate::args::{Dtype, Evaluation};
+use crate::check;
+use crate::folder::RunFolder;
+use crate::interrupt::Interrupt;
+use crate::suite::{Suite, remarks, summary};
+
+/// Scores by task.
+pub type Scores = BTreeMap<String, TaskResult>;
+
+/// A checkpoint and the tasks that it is measured by.
+#[derive(Debug)]
+pub struct Measure<'a> {
+    args: &'a Evaluation,
+    interrupt: &'a Interrupt,
+    /// The model on disk.
+    pub checkpoint: Checkpoint,
+    /// Its tokenizer.
+    pub tokenizer: TextTokenizer,
+    /// The tasks.
+    pub suite: Suite,
+}
+
+impl<'a> Measure<'a> {
+    /// Reads everything but the weights.
+    ///
+    /// # Errors
+    /// No such model or data, or bad ones.
+    pub fn read(args: &'a Evaluation, interrupt: &'a Interrupt) -> Result<Self> {
+        let checkpoint = Checkpoint::open(&args.model)?;
+        let tokenizer = TextTokenizer::from_dir(&args.model)?;
+        let suite = Suite::read(args, &tokenizer)?;
+        Ok(Self {
+            args,
+            interrupt,
+            checkpoint,
+            tokenizer,
+            suite,
+        })
+    }
+
+    /// Loads the weights, and checks that the tasks can be asked. `shown` is the model's name.
+    ///
+    /// # Errors
+    /// A device that is not there, weights that are no numbers, a family that is not known, or a task that cannot be
+    /// asked.
+    pub fn load(&self, shown: &Path) -> Result<Model> {
+        let mut options = LoadOptions::default().with_device(check::device(&self.args.device)?);
+        match self.args.dtype {
+            Dtype::Auto => {}
+            Dtype::Bf16 => options = options.with_dtype(Kind::BFloat16),
+            Dtype::F32 => options = options.with_dtype(Kind::Float),
+        }
+        eprintln!("Loading {}", shown.display());
+        check::weights(&self.checkpoint)?;
+        let model = Model::load(&self.checkpoint, &options)?;
+        self.suite.check(&Engine::new(&model, &self.tokenizer))?;
+        Ok(model)
+    }
+
+    /// The scores of a row that are in the folder, each with its samples.
+    ///
+    /// # Errors
+    /// A file is damaged.
+    pub fn known(&self, folder: &RunFolder, row: &str) -> Result<Scores> {
+        let mut scores = Scores::new();
+        for task in self.suite.tasks() {
+            let found = folder.finished(&scores_file(row, &task))?;
+            let samples = folder.existing(&samples_file(row, &task))?;
+            if let (Some(found), Some(_)) = (found, samples) {
+                scores.insert(task, found);
+            }
+        }
+        Ok(scores)
+    }
+
+    /// Whether these are the scores of all tasks.
+    pub fn complete(&self, scores: &Scores) -> bool {
+        scores.len() == self.suite.tasks().len()
+    }
+
+    /// The scores of a row whose model this is. Only what is not in the folder is measured.
+    ///
+    /// # Errors
+    /// A task fails, a file cannot be written, or Ctrl-C.
+    pub fn scores(&self, model: &Model, folder: &RunFolder, row: &str) -> Result<Scores> {
+        let mut scores = self.known(folder, row)?;
+        for task in self.suite.tasks() {
+            if scores.contains_key(&task) {
+                continue;
+            }
+            let samples = folder.path(&samples_file(row, &task))?;
+            // Answers of a task that is not finished; the finished task has them as samples.
+            let answers = folder.path(&format!("rows/{row}/{task}.answers.jsonl"))?;
+            let found = {
+                let fingerprint = self.checkpoint.fingerprint()?;
+                let scope = format!("{fingerprint} {row} {:?}", self.args.dtype);
+                let known = AnswerCache::open(&answers, scope)?;
+                if !known.is_empty() {
+                    eprintln!("  {task}: {} answers are there already", known.len());
+                }
+                let engine = Engine::new(model, &self.tokenizer).with_answers(&known);
+                self.suite
+                    .evaluate(&task, &engine, self.interrupt, &samples)?
+            };
+            folder.finish(&scores_file(row, &task), &found)?;
+            fs::remove_file(&answers)
+                .with_context(|| format!("cannot remove {}", answers.display()))?;
+            eprintln!("  {task}: {}", summary(&found));
+            for remark in remarks(&found) {
+                eprintln!("    {remark}");
+            }
+            scores.insert(task, found);
+        }
+        Ok(scores)
+    }
+}
+
+fn scores_file(row: &str, task: &str) -> String {
+    format!("rows/{row}/{task}.json")
+}
+
+fn samples_file(row: &str, task: &str) -> String {
+    format!("rows/{row}/{task}.samples.jsonl")
+}
