@@ -378,7 +378,12 @@ fn create(staging: &Path) -> Result<()> {
     let mut made = fs::create_dir_all(staging);
     for _ in 1..ATTEMPTS {
         match &made {
-            Err(error) if error.kind() == ErrorKind::NotFound => made = fs::create_dir_all(staging),
+            // Between two of its steps the folder above went, or the one that it found there.
+            Err(error)
+                if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::AlreadyExists) =>
+            {
+                made = fs::create_dir_all(staging);
+            }
             _ => break,
         }
     }
