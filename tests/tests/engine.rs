@@ -112,13 +112,22 @@ fn a_stop_string_ends_an_answer_and_is_not_part_of_it() {
 fn log_likelihoods_are_those_of_the_whole_text() {
     for name in MODELS {
         let (model, tokenizer) = load(name);
-        // Contexts of several lengths; continuations of one and of several tokens.
-        let items: Vec<LoglikItem> = (1..6u32)
-            .map(|n| LoglikItem {
-                context: words(20..20 + 3 * n),
-                continuations: (0..4)
-                    .map(|c| format!(" {}", words(40 + c..41 + c + c * n)))
-                    .collect(),
+        // Contexts of several lengths, and many with a long beginning in common; continuations of one and of several
+        // tokens, in one case of both.
+        let continuations = |n: u32| {
+            let all = (0..4).map(|c| format!(" {}", words(40 + c..41 + c + c * n)));
+            all.collect::<Vec<String>>()
+        };
+        let alone = (1..6u32).map(|n| (words(20..20 + 3 * n), continuations(n)));
+        let together = (0..9u32).map(|n| {
+            let context = words((10..46).chain((0..n % 4).map(|i| 50 + 5 * n + i)));
+            (context, continuations(n % 3))
+        });
+        let items: Vec<LoglikItem> = alone
+            .chain(together)
+            .map(|(context, continuations)| LoglikItem {
+                context,
+                continuations,
             })
             .collect();
         let found = Engine::new(&model, &tokenizer)

@@ -1,4 +1,5 @@
-//! Summed log-likelihoods of continuations; a context is computed once for all of its continuations.
+//! Summed log-likelihoods of continuations. A context is computed once for all of its continuations, and what many contexts
+//! begin with (worked examples) once for all of them.
 
 use mathneuro_capture::{Batch, KvCache, Logits};
 use serde::{Deserialize, Serialize};
@@ -9,6 +10,9 @@ use crate::error::{EvalError, Result};
 
 /// Context tokens that are run at once.
 const BATCH_TOKENS: usize = 2048;
+
+/// Fewer tokens that contexts have in common are run again: each pass has a price of its own.
+const SHORTEST_PREFIX: usize = 32;
 
 /// A context and what may follow it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -42,6 +46,148 @@ struct Encoded {
     truncated: bool,
 }
 
+impl Encoded {
+    /// What all continuations begin with.
+    fn shared(&self) -> &[u32] {
+        &self.whole[0][..self.shared]
+    }
+
+    /// What is run of a continuation by itself: all but what is shared and the last token.
+    fn rest(&self, continuation: usize) -> &[u32] {
+        let ids = &self.whole[continuation];
+        &ids[self.shared..ids.len() - 1]
+    }
+}
+
+/// Items whose contexts begin with the same tokens, as those with the same worked examples do.
+struct Family {
+    /// How many tokens are the same. At least one more of each item is run by itself.
+    prefix: usize,
+    items: Vec<usize>,
+}
+
+/// Puts items into families, those with the longest contexts first.
+fn families(encoded: &[Encoded], mut items: Vec<usize>) -> Vec<Family> {
+    // In this order neighbours have the most in common.
+    items.sort_by(|&a, &b| encoded[a].shared().cmp(encoded[b].shared()));
+    let mut families: Vec<Family> = Vec::new();
+    for item in items {
+        let own = encoded[item].shared.saturating_sub(1);
+        if let Some(family) = families.last_mut()
+            && let Some(&last) = family.items.last()
+        {
+            let common = common_prefix(&[encoded[last].shared(), encoded[item].shared()]);
+            let prefix = family.prefix.min(common).min(own);
+            // Another member makes the prefix shorter for all: the sum of what is not run again must not fall.
+            let members = family.items.len();
+            if prefix >= SHORTEST_PREFIX && members * prefix >= (members - 1) * family.prefix {
+                family.prefix = prefix;
+                family.items.push(item);
+                continue;
+            }
+        }
+        families.push(Family {
+            prefix: own,
+            items: vec![item],
+        });
+    }
+    let length = |item: usize| std::cmp::Reverse(encoded[item].shared);
+    for family in &mut families {
+        family.items.sort_by_key(|&item| length(item));
+    }
+    families.sort_by_key(|family| length(family.items[0]));
+    families
+}
+
+/// What is run at once: families, or parts of large ones. A family of one item shares nothing.
+fn batches(families: Vec<Family>, encoded: &[Encoded]) -> Vec<Vec<Family>> {
+    let mut batches: Vec<Vec<Family>> = Vec::new();
+    let mut tokens = usize::MAX;
+    for family in families {
+        let mut part: Option<usize> = None;
+        for item in family.items {
+            let own = encoded[item].shared - family.prefix.min(encoded[item].shared);
+            let cost = own + if part.is_none() { family.prefix } else { 0 };
+            if tokens.saturating_add(cost) > BATCH_TOKENS {
+                batches.push(Vec::new());
+                (tokens, part) = (0, None);
+            }
+            let Some(batch) = batches.last_mut() else {
+                continue;
+            };
+            let at = *part.get_or_insert_with(|| {
+                tokens += family.prefix;
+                batch.push(Family {
+                    prefix: family.prefix,
+                    items: Vec::new(),
+                });
+                batch.len() - 1
+            });
+            batch[at].items.push(item);
+            tokens += own;
+        }
+    }
+    for family in batches.iter_mut().flatten() {
+        if family.items.len() == 1 {
+            family.prefix = 0;
+        }
+    }
+    batches
+}
+
+/// An item and where its tokens go.
+struct Placed<'e> {
+    item: &'e Encoded,
+    /// The slot that the family's prefix is taken from, and its tokens.
+    prefix: Option<(usize, usize)>,
+    /// The slot of each continuation; the context is run in the first. One that is not run has that one too.
+    slots: Vec<usize>,
+    /// The number of the first continuation among all of the batch.
+    first: usize,
+}
+
+/// Where everything of a batch goes.
+struct Layout<'e> {
+    prefixes: Vec<(&'e [u32], usize)>,
+    items: Vec<Placed<'e>>,
+    slots: usize,
+}
+
+fn place<'e>(batch: &[Family], encoded: &'e [Encoded]) -> Layout<'e> {
+    let mut layout = Layout {
+        prefixes: Vec::new(),
+        items: Vec::new(),
+        slots: 0,
+    };
+    let mut continuations = 0;
+    for family in batch {
+        let mut slot = || {
+            layout.slots += 1;
+            layout.slots - 1
+        };
+        let prefix = (family.prefix > 0).then(|| (slot(), family.prefix));
+        for (place, &index) in family.items.iter().enumerate() {
+            let item = &encoded[index];
+            if let (0, Some((slot, tokens))) = (place, prefix) {
+                layout.prefixes.push((&item.whole[0][..tokens], slot));
+            }
+            let first = slot();
+            let slots = (0..item.whole.len()).map(|c| match c > 0 && !item.rest(c).is_empty() {
+                true => slot(),
+                false => first,
+            });
+            layout.items.push(Placed {
+                item,
+                prefix,
+                slots: slots.collect(),
+                first: continuations,
+            });
+            continuations += item.whole.len();
+        }
+    }
+    layout
+}
+
 /// Answers of [`Engine::loglikelihood`].
 #[derive(Debug, Clone, Default)]
 #[non_exhaustive]
@@ -71,27 +217,18 @@ impl Engine<'_> {
             self.known::<Vec<Loglik>>(&("loglikelihood", &item.context, &item.continuations))
         });
         let (keys, answers): (Vec<_>, Vec<_>) = known.map(|k| (k.key, k.answer)).unzip();
-        // Longest first, neighbours alike: memory that suffices for the first batch suffices for all.
-        let mut order: Vec<usize> = (0..items.len()).filter(|&i| answers[i].is_none()).collect();
-        order.sort_by_key(|&index| std::cmp::Reverse(encoded[index].shared));
-        let before = items.len() - order.len();
+        let open: Vec<usize> = (0..items.len()).filter(|&i| answers[i].is_none()).collect();
+        let mut done = items.len() - open.len();
         let mut results: Vec<Vec<Loglik>> =
             answers.into_iter().map(Option::unwrap_or_default).collect();
-        let mut done = 0;
-        while done < order.len() {
-            let mut end = done + 1;
-            let mut tokens = encoded[order[done]].shared;
-            while end < order.len() && tokens + encoded[order[end]].shared <= BATCH_TOKENS {
-                tokens += encoded[order[end]].shared;
-                end += 1;
-            }
-            let batch: Vec<&Encoded> = order[done..end].iter().map(|&i| &encoded[i]).collect();
-            for (&index, scores) in order[done..end].iter().zip(self.score_batch(&batch)?) {
+        for batch in batches(families(&encoded, open), &encoded) {
+            let order: Vec<usize> = batch.iter().flat_map(|f| f.items.iter().copied()).collect();
+            for (&index, scores) in order.iter().zip(self.score_batch(&batch, &encoded)?) {
                 self.keep(keys[index].as_ref(), &scores)?;
                 results[index] = scores;
             }
-            done = end;
-            report(progress, before + done, items.len())?;
+            done += order.len();
+            report(progress, done, items.len())?;
         }
         Ok(Logliks {
             items: results,
@@ -147,87 +284,100 @@ impl Engine<'_> {
         })
     }
 
-    fn score_batch(&self, items: &[&Encoded]) -> Result<Vec<Vec<Loglik>>> {
-        // One slot per continuation; the context runs in the slot of the first one.
-        let slots: usize = items.iter().map(|item| item.whole.len()).sum();
-        let longest = items
-            .iter()
-            .flat_map(|item| &item.whole)
-            .map(Vec::len)
-            .max()
-            .unwrap_or(0);
-        let mut cache = KvCache::new(self.model, slots, longest)?;
+    /// The answers of a batch's items, in the order of its families.
+    fn score_batch(&self, batch: &[Family], encoded: &[Encoded]) -> Result<Vec<Vec<Loglik>>> {
+        let placed = place(batch, encoded);
+        let longest = placed.items.iter().flat_map(|placed| &placed.item.whole);
+        let longest = longest.map(Vec::len).max().unwrap_or(0);
+        let mut cache = KvCache::new(self.model, placed.slots, longest)?;
         let mut rows = Rows::default();
-        let mut first_slots = Vec::with_capacity(items.len());
-        let mut slot = 0;
-        for item in items {
-            first_slots.push(slot);
-            slot += item.whole.len();
+        self.run_prefixes(&placed, &mut cache)?;
+        self.run_contexts(&placed, &mut cache, &mut rows)?;
+        self.run_continuations(&placed, &mut cache, &mut rows)?;
+        let answer = |placed: &Placed<'_>| {
+            let whole = placed.item.whole.iter().enumerate();
+            let scores =
+                whole.map(|(c, ids)| rows.total(placed.first + c, ids.len() - placed.item.context));
+            scores.collect()
+        };
+        Ok(placed.items.iter().map(answer).collect())
+    }
+
+    /// What the items of a family begin with, once for all of them.
+    fn run_prefixes(&self, placed: &Layout<'_>, cache: &mut KvCache) -> Result<()> {
+        if placed.prefixes.is_empty() {
+            return Ok(());
         }
-        let contexts: Vec<&[u32]> = items
-            .iter()
-            .map(|item| &item.whole[0][..item.shared])
-            .collect();
+        let (texts, slots): (Vec<&[u32]>, Vec<usize>) = placed.prefixes.iter().copied().unzip();
+        let batch = Batch::new(&texts)?.with_slots(&slots)?;
+        self.model.forward(&batch, Some(cache), Logits::None)?;
+        for item in &placed.items {
+            if let Some((from, tokens)) = item.prefix {
+                cache.copy_prefix(from, item.slots[0], tokens)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// What is left of the tokens that an item's continuations share, in the slot of the first one.
+    fn run_contexts(
+        &self,
+        placed: &Layout<'_>,
+        cache: &mut KvCache,
+        rows: &mut Rows,
+    ) -> Result<()> {
         // Nothing is shared when continuations already differ in their first token.
-        let shared = contexts.iter().all(|context| !context.is_empty());
-        if shared {
-            let batch = Batch::new(&contexts)?.with_slots(&first_slots)?;
-            let logits = self.model.forward(&batch, Some(&mut cache), Logits::Last)?;
-            let owners =
-                items
-                    .iter()
-                    .zip(&first_slots)
-                    .enumerate()
-                    .flat_map(|(row, (item, slot))| {
-                        let begins = item.shared == item.context;
-                        let whole = item.whole.iter().enumerate().filter(move |_| begins);
-                        whole.map(move |(c, ids)| (row, slot + c, ids[item.context]))
-                    });
-            rows.score(logits, &owners.collect::<Vec<_>>())?;
+        let sharing = placed.items.iter().filter(|placed| placed.item.shared > 0);
+        let (mut texts, mut slots, mut owners) = (Vec::new(), Vec::new(), Vec::new());
+        for placed in sharing {
+            let item = placed.item;
+            if item.shared == item.context {
+                let whole = item.whole.iter().enumerate();
+                owners.extend(
+                    whole.map(|(c, ids)| (texts.len(), placed.first + c, ids[item.context])),
+                );
+            }
+            let held = placed.prefix.map_or(0, |(_, tokens)| tokens);
+            texts.push(&item.whole[0][held..item.shared]);
+            slots.push(placed.slots[0]);
         }
-        self.run_continuations(items, &first_slots, &mut cache, &mut rows, shared)?;
-        Ok(items
-            .iter()
-            .zip(&first_slots)
-            .map(|(item, slot)| {
-                (0..item.whole.len())
-                    .map(|c| rows.total(slot + c, item.whole[c].len() - item.context))
-                    .collect()
-            })
-            .collect())
+        if texts.is_empty() {
+            return Ok(());
+        }
+        let batch = Batch::new(&texts)?.with_slots(&slots)?;
+        let logits = self.model.forward(&batch, Some(cache), Logits::Last)?;
+        rows.score(logits, &owners)
     }
 
     /// What follows the shared tokens, but for the last token of each continuation, which is only predicted.
     fn run_continuations(
         &self,
-        items: &[&Encoded],
-        first_slots: &[usize],
+        placed: &Layout<'_>,
         cache: &mut KvCache,
         rows: &mut Rows,
-        shared: bool,
     ) -> Result<()> {
         let (mut texts, mut slots) = (Vec::new(), Vec::new());
         let (mut positions, mut owners) = (Vec::new(), Vec::new());
         let mut packed = 0;
-        for (item, &first_slot) in items.iter().zip(first_slots) {
-            let held = if shared { item.shared } else { 0 };
+        for placed in &placed.items {
+            let item = placed.item;
             for (c, ids) in item.whole.iter().enumerate() {
-                let rest = &ids[held..ids.len() - 1];
+                let rest = item.rest(c);
                 if rest.is_empty() {
                     continue;
                 }
-                if held > 0 && c > 0 {
-                    cache.copy_prefix(first_slot, first_slot + c, held)?;
+                if item.shared > 0 && c > 0 {
+                    cache.copy_prefix(placed.slots[0], placed.slots[c], item.shared)?;
                 }
-                for (offset, place) in (held..ids.len() - 1).enumerate() {
+                for (offset, place) in (item.shared..ids.len() - 1).enumerate() {
                     if place + 1 >= item.context {
-                        owners.push((positions.len(), first_slot + c, ids[place + 1]));
+                        owners.push((positions.len(), placed.first + c, ids[place + 1]));
                         positions.push(packed + offset);
                     }
                 }
                 packed += rest.len();
                 texts.push(rest);
-                slots.push(first_slot + c);
+                slots.push(placed.slots[c]);
             }
         }
         if texts.is_empty() {
@@ -241,14 +391,14 @@ impl Engine<'_> {
     }
 }
 
-/// Log-probabilities gathered by slot.
+/// Log-probabilities gathered by continuation, in the order of the batch.
 #[derive(Default)]
 struct Rows {
     sums: std::collections::BTreeMap<usize, (f64, bool)>,
 }
 
 impl Rows {
-    /// Adds the log-probability of each `(row of the logits, slot, token)`.
+    /// Adds the log-probability of each `(row of the logits, continuation, token)`.
     fn score(&mut self, logits: Option<Tensor>, owners: &[(usize, usize, u32)]) -> Result<()> {
         let (Some(logits), false) = (logits, owners.is_empty()) else {
             return Ok(());
@@ -272,22 +422,80 @@ impl Rows {
             .f_gather(1, &targets, false)?;
         let log_probs = chosen.f_sub(&sums)?.f_view([-1])?.f_to_kind(Kind::Double)?;
         let log_probs = Vec::<f64>::try_from(log_probs)?;
-        for (((_, slot, _), log_prob), (best, token)) in
+        for (((_, continuation, _), log_prob), (best, token)) in
             owners.iter().zip(log_probs).zip(best.iter().zip(&tokens))
         {
-            let entry = self.sums.entry(*slot).or_insert((0.0, true));
+            let entry = self.sums.entry(*continuation).or_insert((0.0, true));
             entry.0 += log_prob;
             entry.1 &= best == token;
         }
         Ok(())
     }
 
-    fn total(&self, slot: usize, tokens: usize) -> Loglik {
-        let (sum, is_greedy) = self.sums.get(&slot).copied().unwrap_or((0.0, true));
+    fn total(&self, continuation: usize, tokens: usize) -> Loglik {
+        let (sum, is_greedy) = self.sums.get(&continuation).copied().unwrap_or((0.0, true));
         Loglik {
             sum,
             tokens,
             is_greedy,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn encoded(context: &[u32]) -> Encoded {
+        Encoded {
+            whole: vec![[context, &[7]].concat(), [context, &[8]].concat()],
+            context: context.len(),
+            shared: context.len(),
+            truncated: false,
+        }
+    }
+
+    #[test]
+    fn contexts_with_the_same_worked_examples_share_them() {
+        let examples = |subject: u32| (0..100).map(move |n| 1000 * subject + n);
+        let ask = |subject: u32, question: u32| {
+            let own = (0..10).map(|n| 50_000 + 10 * question + n);
+            encoded(&examples(subject).chain(own).collect::<Vec<u32>>())
+        };
+        let all = [
+            ask(1, 0),
+            ask(2, 1),
+            encoded(&[5; 300]),
+            ask(1, 2),
+            ask(2, 3),
+            ask(1, 4),
+        ];
+        let found = families(&all, (0..all.len()).collect());
+        let seen: Vec<(usize, &[usize])> = found
+            .iter()
+            .map(|family| (family.prefix, family.items.as_slice()))
+            .collect();
+        assert_eq!(seen, [(299, &[2][..]), (100, &[0, 3, 5]), (100, &[1, 4])]);
+        let batches = batches(found, &all);
+        assert_eq!(batches.len(), 1);
+        let prefixes: Vec<usize> = batches[0].iter().map(|family| family.prefix).collect();
+        assert_eq!(prefixes, [0, 100, 100], "nothing to share alone");
+        let layout = place(&batches[0], &all);
+        // One slot for the single item, and one per item and prefix of the others: their continuations are one token.
+        assert_eq!((layout.prefixes.len(), layout.slots), (2, 1 + 4 + 3));
+    }
+
+    #[test]
+    fn a_family_larger_than_a_batch_is_run_in_parts() {
+        let all: Vec<Encoded> = (0..60)
+            .map(|n| encoded(&[vec![1; 500], vec![100 + n; 100]].concat()))
+            .collect();
+        let batches = batches(families(&all, (0..60).collect()), &all);
+        let sizes: Vec<usize> = batches.iter().map(|batch| batch[0].items.len()).collect();
+        // 500 + 15 * 100 tokens are at most 2048.
+        assert_eq!(sizes, [15; 4]);
+        let mut seen: Vec<usize> = batches.iter().flat_map(|b| b[0].items.clone()).collect();
+        seen.sort_unstable();
+        assert_eq!(seen, (0..60).collect::<Vec<_>>());
     }
 }
