@@ -64,6 +64,22 @@ pub struct Evaluation {
     #[arg(long, default_value_t = 0)]
     pub seed: u64,
 
+    /// Draw answers at this temperature instead of taking the most likely token; draws follow --seed
+    #[arg(long, value_name = "T")]
+    pub temperature: Option<f64>,
+
+    /// Draw from this many of the most likely tokens only; 0 for all
+    #[arg(long, default_value_t = 0, requires = "temperature")]
+    pub top_k: usize,
+
+    /// Draw from the most likely tokens that together reach this probability only
+    #[arg(long, default_value_t = 1.0, requires = "temperature")]
+    pub top_p: f64,
+
+    /// Measure the machine, and print the share of it that each task makes use of
+    #[arg(long)]
+    pub throughput: bool,
+
     /// Number format of weights and activations
     #[arg(long, value_enum, default_value_t = Dtype::Auto)]
     pub dtype: Dtype,

@@ -64,6 +64,11 @@ pub fn evaluation(
             args.fewshot_as_multiturn,
             json!(true),
         ),
+        (
+            "sampling",
+            args.temperature.is_some(),
+            json!([args.temperature, args.top_k, args.top_p]),
+        ),
     ];
     let asked = further.into_iter().filter(|(_, asked, _)| *asked);
     settings.extend(asked.map(|(name, _, value)| (name.to_owned(), value)));

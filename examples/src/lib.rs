@@ -19,4 +19,5 @@ pub mod report;
 pub mod sources;
 pub mod suite;
 pub mod texts;
+pub mod throughput;
 pub mod variant;

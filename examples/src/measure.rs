@@ -8,13 +8,14 @@ use anyhow::{Context, Result};
 use mathneuro_core::Checkpoint;
 use mathneuro_core::capture::tch::Kind;
 use mathneuro_core::capture::{LoadOptions, Model, TextTokenizer};
-use mathneuro_core::eval::{AnswerCache, Engine, TaskResult};
+use mathneuro_core::eval::{AnswerCache, Engine, Meter, TaskResult};
 
 use crate::args::{Dtype, Evaluation};
 use crate::check;
 use crate::folder::RunFolder;
 use crate::interrupt::Interrupt;
 use crate::suite::{Suite, remarks, summary};
+use crate::throughput::Machine;
 
 /// Scores by task.
 pub type Scores = BTreeMap<String, TaskResult>;
@@ -96,6 +97,10 @@ impl<'a> Measure<'a> {
     /// A task fails, a file cannot be written, or Ctrl-C.
     pub fn scores(&self, model: &Model, folder: &RunFolder, row: &str) -> Result<Scores> {
         let mut scores = self.known(folder, row)?;
+        let machine = match self.args.throughput {
+            true => Some(Machine::measure(model)?),
+            false => None,
+        };
         for task in self.suite.tasks() {
             if scores.contains_key(&task) {
                 continue;
@@ -103,6 +108,7 @@ impl<'a> Measure<'a> {
             let samples = folder.path(&samples_file(row, &task))?;
             // Answers of a task that is not finished; the finished task has them as samples.
             let answers = folder.path(&format!("rows/{row}/{task}.answers.jsonl"))?;
+            let meter = Meter::new();
             let found = {
                 let fingerprint = self.checkpoint.fingerprint()?;
                 let scope = format!("{fingerprint} {row} {:?}", self.args.dtype);
@@ -110,7 +116,9 @@ impl<'a> Measure<'a> {
                 if !known.is_empty() {
                     eprintln!("  {task}: {} answers are there already", known.len());
                 }
-                let engine = Engine::new(model, &self.tokenizer).with_answers(&known);
+                let engine = Engine::new(model, &self.tokenizer)
+                    .with_answers(&known)
+                    .with_meter(&meter);
                 self.suite
                     .evaluate(&task, &engine, self.interrupt, &samples)?
             };
@@ -118,6 +126,9 @@ impl<'a> Measure<'a> {
             fs::remove_file(&answers)
                 .with_context(|| format!("cannot remove {}", answers.display()))?;
             eprintln!("  {task}: {}", summary(&found));
+            if let Some(machine) = &machine {
+                eprintln!("    {}", machine.describe(model, &meter));
+            }
             for remark in remarks(&found) {
                 eprintln!("    {remark}");
             }

@@ -8,7 +8,7 @@ use mathneuro_core::capture::TextTokenizer;
 use mathneuro_core::checkpoint::write_atomic;
 use mathneuro_core::draw_without_replacement;
 use mathneuro_core::eval::{
-    ChatTemplate, Engine, Task, TaskDefinition, TaskOptions, TaskResult, read_text,
+    ChatTemplate, Engine, Sampling, Task, TaskDefinition, TaskOptions, TaskResult, read_text,
 };
 
 use crate::args::{Evaluation, FurtherTask, further_task};
@@ -44,6 +44,14 @@ impl Suite {
             .with_seed(args.seed);
         if let Some(prompt) = &args.system_prompt {
             options = options.with_system_prompt(prompt);
+        }
+        if let Some(temperature) = args.temperature {
+            let sampling = Sampling::new(temperature)
+                .with_top_k(args.top_k)
+                .with_top_p(args.top_p)
+                .with_seed(args.seed);
+            sampling.check()?;
+            options = options.with_sampling(sampling);
         }
         if args.apply_chat_template {
             options = options.with_chat(ChatTemplate::from_dir(&args.model)?);

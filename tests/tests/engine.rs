@@ -5,7 +5,9 @@
 use mathneuro_core::Checkpoint;
 use mathneuro_core::capture::tch::Kind;
 use mathneuro_core::capture::{Batch, LoadOptions, Logits, Model, TextTokenizer};
-use mathneuro_core::eval::{Engine, EvalError, GenerateOptions, LoglikItem, StopReason};
+use mathneuro_core::eval::{
+    Engine, EvalError, GenerateOptions, LoglikItem, Meter, Sampling, StopReason,
+};
 use mathneuro_tests::fixture;
 
 const MODELS: [&str; 3] = ["tiny-llama", "tiny-llama3", "tiny-qwen2"];
@@ -331,4 +333,73 @@ fn known_answers_are_not_asked_again_and_an_interrupted_run_goes_on() {
         .generate(&prompts, &longer, &mut |_, _| true)
         .unwrap();
     assert!(found.iter().any(|answer| answer.ids.len() == 7));
+}
+
+#[test]
+fn samples_follow_the_seed_and_not_the_batch() {
+    let (model, tokenizer) = load("tiny-llama");
+    let engine = Engine::new(&model, &tokenizer);
+    let ids = |sampling: Sampling, batch| -> Vec<Vec<u32>> {
+        let options = GenerateOptions::default()
+            .with_max_new_tokens(12)
+            .with_batch_size(batch)
+            .with_sampling(sampling);
+        let found = engine.generate(&prompts(), &options, &mut quiet).unwrap();
+        found.into_iter().map(|answer| answer.ids).collect()
+    };
+    let warm = Sampling::new(1.0).with_seed(7);
+    assert_eq!(ids(warm, 1), ids(warm, 3));
+    assert_ne!(ids(warm, 3), ids(warm.with_seed(8), 3));
+    // What is left at a temperature near 0, or of one token, is the most likely one.
+    let greedy: Vec<Vec<u32>> = prompts()
+        .iter()
+        .map(|prompt| greedy(&model, &tokenizer, prompt, 12))
+        .collect();
+    assert_ne!(ids(warm, 3), greedy);
+    assert_eq!(ids(warm.with_top_k(1), 3), greedy);
+    assert_eq!(ids(Sampling::new(1e-6), 3), greedy);
+
+    for (sampling, expected) in [
+        (Sampling::new(0.0), "temperature is 0; it must be above 0"),
+        (Sampling::new(f64::NAN), "temperature is NaN"),
+        (
+            Sampling::new(1.0).with_top_p(1.5),
+            "top_p is 1.5; it must be above 0 and at most 1",
+        ),
+    ] {
+        let options = GenerateOptions::default().with_sampling(sampling);
+        let error = engine.generate(&prompts(), &options, &mut quiet);
+        let error = error.unwrap_err().to_string();
+        assert!(error.contains(expected), "{error}");
+    }
+}
+
+#[test]
+fn a_meter_counts_every_token_once() {
+    let (model, tokenizer) = load("tiny-llama");
+    let meter = Meter::new();
+    let engine = Engine::new(&model, &tokenizer).with_meter(&meter);
+    let options = GenerateOptions::default().with_max_new_tokens(5);
+    let found = engine.generate(&prompts(), &options, &mut quiet).unwrap();
+    let prompt: usize = found.iter().map(|answer| answer.prompt_tokens).sum();
+    let answers: usize = found.iter().map(|answer| answer.ids.len()).sum();
+    // The ten words that all seven begin with are run once; the first new token comes with the prompt.
+    assert_eq!(meter.prefill().tokens, prompt - 6 * 10);
+    assert_eq!(meter.decode().tokens, answers - 7);
+    assert!(meter.decode().passes >= 4 && meter.decode().seconds > 0.0);
+
+    // Nine questions behind 40 common words: one-token choices cost no pass of their own.
+    let items: Vec<LoglikItem> = (0..9)
+        .map(|n| LoglikItem {
+            context: words((10..50).chain([60 + n, 70])),
+            continuations: (0..4).map(|c| format!(" w{}", 5 + c)).collect(),
+        })
+        .collect();
+    let meter = Meter::new();
+    let engine = Engine::new(&model, &tokenizer).with_meter(&meter);
+    engine.loglikelihood(&items, &mut quiet).unwrap();
+    assert_eq!(
+        (meter.prefill().passes, meter.prefill().tokens),
+        (2, 40 + 9 * 2)
+    );
 }

@@ -1,10 +1,12 @@
 //! What generation and log-likelihood share.
 
-use mathneuro_capture::{Model, TextTokenizer};
+use mathneuro_capture::{Batch, KvCache, Logits, Model, TextTokenizer};
 use serde::{Serialize, de::DeserializeOwned};
+use tch::Tensor;
 
 use crate::answers::AnswerCache;
 use crate::error::{EvalError, Result};
+use crate::meter::{Meter, Pass};
 
 /// A model with its tokenizer, ready to answer requests.
 #[derive(Debug, Clone, Copy)]
@@ -12,6 +14,7 @@ pub struct Engine<'m> {
     pub(crate) model: &'m Model,
     pub(crate) tokenizer: &'m TextTokenizer,
     pub(crate) answers: Option<&'m AnswerCache>,
+    meter: Option<&'m Meter>,
 }
 
 /// What is known of a request.
@@ -39,6 +42,7 @@ impl<'m> Engine<'m> {
             model,
             tokenizer,
             answers: None,
+            meter: None,
         }
     }
 
@@ -50,6 +54,31 @@ impl<'m> Engine<'m> {
             answers: Some(answers),
             ..self
         }
+    }
+
+    /// With a meter that counts what the model does.
+    #[must_use]
+    pub fn with_meter(self, meter: &'m Meter) -> Self {
+        Self {
+            meter: Some(meter),
+            ..self
+        }
+    }
+
+    /// A forward pass, metered.
+    pub(crate) fn forward(
+        &self,
+        pass: Pass,
+        batch: &Batch,
+        cache: Option<&mut KvCache>,
+        logits: Logits,
+    ) -> Result<Option<Tensor>> {
+        let run = || self.model.forward(batch, cache, logits);
+        let found = match self.meter {
+            Some(meter) => meter.time(pass, batch.ids().len(), self.model.device(), run),
+            None => run(),
+        };
+        Ok(found?)
     }
 
     /// The key of a request among the known answers, and its answer, if there is one.

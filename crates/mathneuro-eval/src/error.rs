@@ -154,6 +154,16 @@ pub enum EvalError {
         /// The least that makes sense.
         least: usize,
     },
+    /// A number of sampling that is out of range.
+    #[error("{name} is {found}; it must be {range}")]
+    BadSampling {
+        /// The option.
+        name: &'static str,
+        /// Its value.
+        found: f64,
+        /// What it must be.
+        range: &'static str,
+    },
     /// The progress callback asked to stop.
     #[error("stopped after {done} of {total}")]
     Interrupted {

@@ -1,13 +1,17 @@
-//! Greedy generation: one cache for all sequences, the shared beginning of the prompts computed once, and a finished
+//! Generation: one cache for all sequences, the shared beginning of the prompts computed once, and a finished
 //! sequence's place given to the next prompt at once.
 
 use std::collections::VecDeque;
 
 use mathneuro_capture::{Batch, KvCache, Logits};
 use serde::{Deserialize, Serialize};
+use tch::{Device, Kind};
 
 use crate::engine::{Engine, Progress, common_prefix, report};
 use crate::error::{EvalError, Result};
+use crate::meter::Pass;
+use crate::rng::PythonRandom;
+use crate::sample::Sampling;
 
 /// Prompt tokens that are run at once when new sequences begin.
 const PREFILL_TOKENS: usize = 2048;
@@ -22,6 +26,8 @@ pub struct GenerateOptions {
     pub stop: Vec<String>,
     /// Sequences generated side by side.
     pub batch_size: usize,
+    /// How tokens are drawn; without it each is the most likely one.
+    pub sampling: Option<Sampling>,
 }
 
 impl Default for GenerateOptions {
@@ -30,6 +36,7 @@ impl Default for GenerateOptions {
             max_new_tokens: 256,
             stop: Vec::new(),
             batch_size: 16,
+            sampling: None,
         }
     }
 }
@@ -53,6 +60,13 @@ impl GenerateOptions {
     #[must_use]
     pub fn with_batch_size(mut self, batch_size: usize) -> Self {
         self.batch_size = batch_size;
+        self
+    }
+
+    /// With tokens drawn so.
+    #[must_use]
+    pub fn with_sampling(mut self, sampling: Sampling) -> Self {
+        self.sampling = Some(sampling);
         self
     }
 }
@@ -88,14 +102,16 @@ pub struct Generation {
 struct Running {
     prompt: usize,
     ids: Vec<u32>,
+    /// Where tokens are drawn.
+    draws: Option<PythonRandom>,
 }
 
 impl Engine<'_> {
-    /// The model's most likely continuation of each prompt, token by token. Special tokens are not added to prompts.
+    /// A continuation of each prompt, token by token: the most likely one, or a sample. Special tokens are not added to prompts.
     ///
     /// # Errors
     /// A prompt without a token, or one that with its answer exceeds the model's context; a batch size or token limit of
-    /// 0; [`EvalError::Interrupted`].
+    /// 0; a number of sampling out of range; [`EvalError::Interrupted`].
     pub fn generate<T: AsRef<str>>(
         &self,
         prompts: &[T],
@@ -114,9 +130,15 @@ impl Engine<'_> {
                 });
             }
         }
+        if let Some(sampling) = &options.sampling {
+            sampling.check()?;
+        }
         let known = prompts.iter().map(|prompt| {
             let (new, stop) = (options.max_new_tokens, &options.stop);
-            self.known::<Generation>(&("generate", prompt.as_ref(), new, stop))
+            match &options.sampling {
+                None => self.known::<Generation>(&("generate", prompt.as_ref(), new, stop)),
+                Some(sampling) => self.known(&("sample", prompt.as_ref(), new, stop, sampling)),
+            }
         });
         let known: Vec<_> = known.collect();
         let mut all = self.encode_prompts(prompts, options.max_new_tokens)?;
@@ -199,9 +221,7 @@ impl<'e, 'm> Generator<'e, 'm> {
         let mut cache = KvCache::new(engine.model, slots + 1, longest + options.max_new_tokens)?;
         if shared > 0 {
             let prefix = Batch::new(&[&prompts[0][..shared]])?.with_slots(&[slots])?;
-            engine
-                .model
-                .forward(&prefix, Some(&mut cache), Logits::None)?;
+            engine.forward(Pass::Prefill, &prefix, Some(&mut cache), Logits::None)?;
         }
         // Longest prompts first: what remains at the end is short.
         let mut order: Vec<usize> = (0..prompts.len()).collect();
@@ -246,6 +266,7 @@ impl<'e, 'm> Generator<'e, 'm> {
     /// Begins waiting prompts in the free slots, as many as are run at once.
     fn admit(&mut self) -> Result<()> {
         let first = self.running.len();
+        let sampling = &self.options.sampling;
         let mut texts: Vec<&[u32]> = Vec::new();
         let mut tokens = 0;
         while first + texts.len() < self.slots() && (texts.is_empty() || tokens < PREFILL_TOKENS) {
@@ -259,12 +280,13 @@ impl<'e, 'm> Generator<'e, 'm> {
             self.running.push(Running {
                 prompt,
                 ids: Vec::new(),
+                draws: sampling.map(|sampling| sampling.draws(&self.prompts[prompt])),
             });
             texts.push(own);
         }
         let slots: Vec<usize> = (first..self.running.len()).collect();
         let batch = Batch::new(&texts)?.with_slots(&slots)?;
-        self.forward(&batch, first)
+        self.forward(Pass::Prefill, &batch, first)
     }
 
     /// One token for every running sequence.
@@ -274,19 +296,32 @@ impl<'e, 'm> Generator<'e, 'm> {
             .iter()
             .map(|sequence| sequence.ids.last().copied().into_iter().collect())
             .collect();
-        self.forward(&Batch::new(&texts)?, 0)
+        self.forward(Pass::Decode, &Batch::new(&texts)?, 0)
     }
 
     /// Runs a batch whose texts are the running sequences from `first` on, and takes the next token of each.
-    fn forward(&mut self, batch: &Batch, first: usize) -> Result<()> {
-        let model = self.engine.model;
-        let Some(logits) = model.forward(batch, Some(&mut self.cache), Logits::Last)? else {
+    fn forward(&mut self, pass: Pass, batch: &Batch, first: usize) -> Result<()> {
+        let cache = Some(&mut self.cache);
+        let Some(logits) = self.engine.forward(pass, batch, cache, Logits::Last)? else {
             return Ok(());
         };
-        let best = Vec::<i64>::try_from(logits.f_argmax(-1, false)?)?;
-        for (sequence, token) in self.running[first..].iter_mut().zip(best) {
-            // Token ids come from an argmax over the vocabulary, which fits.
-            sequence.ids.push(token as u32);
+        let running = self.running[first..].iter_mut();
+        match &self.options.sampling {
+            None => {
+                let best = Vec::<i64>::try_from(logits.f_argmax(-1, false)?)?;
+                for (sequence, token) in running.zip(best) {
+                    // Token ids come from an argmax over the vocabulary, which fits.
+                    sequence.ids.push(token as u32);
+                }
+            }
+            Some(sampling) => {
+                let rows = logits.f_to_kind(Kind::Float)?.f_to_device(Device::Cpu)?;
+                let rows = Vec::<Vec<f32>>::try_from(rows)?;
+                for (sequence, logits) in running.zip(rows) {
+                    let uniform = sequence.draws.as_mut().map_or(0.0, PythonRandom::random);
+                    sequence.ids.push(sampling.pick(&logits, uniform));
+                }
+            }
         }
         self.retire(first)
     }

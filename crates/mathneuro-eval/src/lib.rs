@@ -22,9 +22,11 @@
 //!   error and a 95 % interval.
 //! * [`ChatTemplate`]: prompts as turns of a conversation, by the model's own template.
 //! * [`grade`]: what counts as the answer of a generated text.
-//! * [`Engine::generate`]: greedy, one cache, the shared beginning of the prompts computed once, a finished sequence's
-//!   place given to the next at once.
-//! * [`Engine::loglikelihood`]: a context is computed once for all its continuations.
+//! * [`Engine::generate`]: greedy or by seeded [`Sampling`], one cache, the shared beginning of the prompts computed once, a
+//!   finished sequence's place given to the next at once.
+//! * [`Engine::loglikelihood`]: a context is computed once for all its continuations, worked examples once for all that
+//!   begin with them.
+//! * [`Meter`]: tokens and time of both.
 //! * [`paired`]: two runs over the same items compared, with an exact McNemar test.
 //! * [`AnswerCache`]: answers on disk, from which an interrupted run goes on.
 //! * [`calibration_texts`]: a data file as the texts that the method takes norms of.
@@ -41,11 +43,13 @@ pub mod grade;
 mod items;
 mod loglik;
 mod math;
+mod meter;
 mod number;
 mod perplexity;
 mod rng;
 mod rows;
 mod run;
+mod sample;
 mod stats;
 mod task;
 mod template;
@@ -60,8 +64,10 @@ pub use engine::{Engine, Progress};
 pub use error::{EvalError, Result};
 pub use generate::{GenerateOptions, Generation, StopReason};
 pub use loglik::{Loglik, LoglikItem, Logliks};
+pub use meter::{Meter, Work};
 pub use perplexity::Perplexity;
 pub use rows::{Row, read_rows, read_text, rows_from_values};
 pub use run::{Part, TaskResult};
+pub use sample::Sampling;
 pub use stats::{Metric, Paired, mcnemar, paired, paired_scores, wilson};
 pub use task::{Skipped, Task, TaskOptions};

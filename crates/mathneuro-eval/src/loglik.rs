@@ -7,6 +7,7 @@ use tch::{Kind, Tensor};
 
 use crate::engine::{Engine, Progress, common_prefix, report};
 use crate::error::{EvalError, Result};
+use crate::meter::Pass;
 
 /// Context tokens that are run at once.
 const BATCH_TOKENS: usize = 2048;
@@ -310,7 +311,7 @@ impl Engine<'_> {
         }
         let (texts, slots): (Vec<&[u32]>, Vec<usize>) = placed.prefixes.iter().copied().unzip();
         let batch = Batch::new(&texts)?.with_slots(&slots)?;
-        self.model.forward(&batch, Some(cache), Logits::None)?;
+        self.forward(Pass::Prefill, &batch, Some(cache), Logits::None)?;
         for item in &placed.items {
             if let Some((from, tokens)) = item.prefix {
                 cache.copy_prefix(from, item.slots[0], tokens)?;
@@ -345,7 +346,7 @@ impl Engine<'_> {
             return Ok(());
         }
         let batch = Batch::new(&texts)?.with_slots(&slots)?;
-        let logits = self.model.forward(&batch, Some(cache), Logits::Last)?;
+        let logits = self.forward(Pass::Prefill, &batch, Some(cache), Logits::Last)?;
         rows.score(logits, &owners)
     }
 
@@ -384,9 +385,8 @@ impl Engine<'_> {
             return Ok(());
         }
         let batch = Batch::new(&texts)?.with_slots(&slots)?;
-        let logits = self
-            .model
-            .forward(&batch, Some(cache), Logits::At(positions))?;
+        let at = Logits::At(positions);
+        let logits = self.forward(Pass::Prefill, &batch, Some(cache), at)?;
         rows.score(logits, &owners)
     }
 }

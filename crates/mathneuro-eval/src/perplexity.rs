@@ -6,6 +6,7 @@ use tch::{Kind, Tensor};
 
 use crate::engine::{Engine, Progress, report};
 use crate::error::{EvalError, Result};
+use crate::meter::Pass;
 use crate::stats::Metric;
 
 /// Longest window in tokens: logits over the whole vocabulary are held for all of it.
@@ -75,9 +76,8 @@ impl Engine<'_> {
     fn losses(&self, ids: &[u32]) -> Result<Vec<f64>> {
         let _no_grad = tch::no_grad_guard();
         let (inputs, targets) = (&ids[..ids.len() - 1], &ids[1..]);
-        let logits = self
-            .model
-            .forward(&Batch::new(&[inputs])?, None, Logits::All)?;
+        let batch = Batch::new(&[inputs])?;
+        let logits = self.forward(Pass::Prefill, &batch, None, Logits::All)?;
         let Some(logits) = logits else {
             return Ok(Vec::new());
         };

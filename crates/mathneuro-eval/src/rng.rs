@@ -66,6 +66,13 @@ impl PythonRandom {
         }
     }
 
+    /// `random()`: a number of [0, 1) with 53 bits.
+    pub(crate) fn random(&mut self) -> f64 {
+        let high = f64::from(self.next_u32() >> 5);
+        let low = f64::from(self.next_u32() >> 6);
+        (high * 67_108_864.0 + low) / 9_007_199_254_740_992.0
+    }
+
     /// `randrange(n)`; 0 for an empty range.
     pub(crate) fn below(&mut self, n: usize) -> usize {
         if n == 0 {
@@ -161,6 +168,10 @@ mod tests {
             assert_eq!(random.sample(20, 5), narrow);
             assert_eq!(random.sample(4000, 8), longer);
             assert_eq!(random.below(1 << 35), big);
+        }
+        // `random()` of CPython.
+        for (seed, number) in [(0, 0.8444218515250481), (1, 0.13436424411240122)] {
+            assert_eq!(PythonRandom::new(seed).random(), number);
         }
         assert_eq!(PythonRandom::new(1).sample(2, 5).len(), 2);
         assert_eq!(PythonRandom::new(1).below(0), 0);

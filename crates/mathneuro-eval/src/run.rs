@@ -98,6 +98,9 @@ impl Task {
         if self.is_empty() {
             return Err(EvalError::NoDocuments(self.name().to_owned()));
         }
+        if let Some(sampling) = &options.sampling {
+            sampling.check()?;
+        }
         if self.definition.kind == Kind::Perplexity {
             return Ok(());
         }
@@ -141,10 +144,11 @@ impl Task {
         let (fitting, too_long) = fitting(engine, options, &prompts)?;
         let mut skipped = self.skipped.clone();
         skipped.extend(too_long);
-        let generate = GenerateOptions::default()
+        let mut generate = GenerateOptions::default()
             .with_batch_size(options.batch_size)
             .with_max_new_tokens(options.max_new_tokens)
             .with_stop(&self.definition.stop);
+        generate.sampling = options.sampling;
         let asked: Vec<&str> = fitting
             .iter()
             .map(|&index| prompts[index].as_str())

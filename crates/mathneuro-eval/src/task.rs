@@ -9,6 +9,7 @@ use crate::chat::{ChatMessage, ChatTemplate};
 use crate::definition::{TaskDefinition, text_row};
 use crate::error::Result;
 use crate::items::{Item, Question, Shot};
+use crate::sample::Sampling;
 
 /// A document that was not evaluated.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -37,6 +38,8 @@ pub struct TaskOptions {
     pub batch_size: usize,
     /// Longest generated answer in tokens.
     pub max_new_tokens: usize,
+    /// How answers are drawn; without it each token is the most likely one.
+    pub sampling: Option<Sampling>,
     /// The model's chat template, where prompts are to be turns of a conversation.
     pub chat: Option<ChatTemplate>,
     /// A system prompt; without a chat template it stands before the prompt.
@@ -52,6 +55,7 @@ impl Default for TaskOptions {
         Self {
             batch_size: 16,
             max_new_tokens: 256,
+            sampling: None,
             chat: None,
             system_prompt: None,
             fewshot_as_multiturn: false,
@@ -72,6 +76,13 @@ impl TaskOptions {
     #[must_use]
     pub fn with_max_new_tokens(mut self, max_new_tokens: usize) -> Self {
         self.max_new_tokens = max_new_tokens;
+        self
+    }
+
+    /// With answers drawn so.
+    #[must_use]
+    pub fn with_sampling(mut self, sampling: Sampling) -> Self {
+        self.sampling = Some(sampling);
         self
     }
 
