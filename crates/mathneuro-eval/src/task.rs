@@ -155,7 +155,7 @@ impl Task {
         Self::builtin("gsm8k_cot", path)
     }
 
-    /// The last question of each passage by summed log-likelihood: `race` (version 2). Columns `article`, `questions`,
+    /// The last question of each passage by summed log-likelihood: `race` (version 3). Columns `article`, `questions`,
     /// `options` and `answers`, or the hub's `article` and `problems`.
     ///
     /// # Errors

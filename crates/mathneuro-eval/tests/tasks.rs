@@ -31,7 +31,7 @@ fn every_task_file_of_the_crate_can_be_read() {
         assert_eq!(definition.name(), name);
     }
     assert_eq!(TaskDefinition::builtin("gsm8k_cot").unwrap().version(), 3);
-    assert_eq!(TaskDefinition::builtin("race").unwrap().version(), 2);
+    assert_eq!(TaskDefinition::builtin("race").unwrap().version(), 3);
     let error = TaskDefinition::builtin("gsm9k").unwrap_err();
     assert!(
         error
@@ -75,7 +75,7 @@ fn prompts_as_the_harness_writes_them() {
         (
             "race",
             json!({"article": "Text.", "problems": "[{'question': 'It is  _  .', 'options': ['x', 'y', 'z', 'w'], 'answer': 'B'}, {'question': 'Who?', 'options': [\"it's\", 'b', 'c', 'd'], 'answer': 'A'}]"}),
-            vec!["Article: Text.\n\n _  .y\nWho?"],
+            vec!["Article: Text.\n\nIt is y\nWho?"],
         ),
         (
             "race",

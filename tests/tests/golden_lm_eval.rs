@@ -1,0 +1,80 @@
+//! Whole tasks on SmolLM2 in float32 against what lm-evaluation-harness itself found on items of this project's own data
+//! (`benches/peers/golden.py`).
+
+#![allow(clippy::unwrap_used)] // A test's helper may panic as the test itself may.
+
+use std::path::Path;
+
+use mathneuro_core::Checkpoint;
+use mathneuro_core::capture::tch::Kind;
+use mathneuro_core::capture::{LoadOptions, Model, TextTokenizer};
+use mathneuro_core::eval::{Engine, Task, TaskOptions};
+use mathneuro_tests::{golden, model};
+use serde_json::Value;
+use sha2::{Digest, Sha256};
+
+/// A sample of ours is an item of theirs.
+fn compare(task: &str, sample: &Value, item: &Value) {
+    let name = format!("{task}, row {}", item["row"]);
+    let prompt = Sha256::digest(sample["prompt"].as_str().unwrap());
+    let hash: String = prompt.iter().map(|byte| format!("{byte:02x}")).collect();
+    assert_eq!(item["prompt_sha256"], *hash, "{name}: prompt");
+    for (metric, right) in item["right"].as_object().unwrap() {
+        let metric = metric.strip_suffix(",none").unwrap_or(metric);
+        assert_eq!(sample[metric], *right, "{name}: {metric}");
+    }
+    if let Some(text) = item.get("text") {
+        assert_eq!(sample["output"], *text, "{name}");
+        for (filter, answer) in item["answers"].as_object().unwrap() {
+            assert_eq!(sample[filter], *answer, "{name}: {filter}");
+        }
+        return;
+    }
+    let theirs = item["loglikelihoods"].as_array().unwrap();
+    let ours = sample["loglikelihoods"].as_array().unwrap();
+    assert_eq!(ours.len(), theirs.len(), "{name}");
+    for (ours, theirs) in ours.iter().zip(theirs) {
+        let gap = (ours.as_f64().unwrap() - theirs.as_f64().unwrap()).abs();
+        assert!(gap < 1e-3, "{name}: {ours} against {theirs}");
+    }
+}
+
+#[test]
+fn tasks_find_what_the_harness_finds() {
+    let expected: Value =
+        serde_json::from_slice(&std::fs::read(golden("lm_eval.json")).unwrap()).unwrap();
+    let Some(folder) = model(expected["model"].as_str().unwrap()) else {
+        return;
+    };
+    let checkpoint = Checkpoint::open(&folder).unwrap();
+    let options = LoadOptions::default().with_dtype(Kind::Float);
+    let model = Model::load(&checkpoint, &options).unwrap();
+    let tokenizer = TextTokenizer::from_dir(&folder).unwrap();
+    let engine = Engine::new(&model, &tokenizer);
+    let longest = expected["max_new_tokens"].as_u64().unwrap() as usize;
+    let options = TaskOptions::default().with_max_new_tokens(longest);
+    let tasks = expected["tasks"].as_object().unwrap();
+    assert_eq!(tasks.len(), 3);
+    for (name, expected_task) in tasks {
+        let data = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+        let data = data.join(expected_task["file"].as_str().unwrap());
+        let items = expected_task["items"].as_array().unwrap();
+        let rows = items.iter().map(|i| i["row"].as_u64().unwrap() as usize);
+        let task = Task::builtin(name, &data).unwrap();
+        let task = task.subset(&rows.collect::<Vec<_>>());
+        let version = expected["task_versions"][name].as_f64().unwrap();
+        assert_eq!(f64::from(task.version()), version, "{name}");
+        let found = task.run(&engine, &options, &mut |_, _| true).unwrap();
+        assert_eq!(found.samples.len(), items.len());
+        for (sample, item) in found.samples.iter().zip(items) {
+            compare(name, sample, item);
+        }
+        for (metric, value) in expected_task["metrics"].as_object().unwrap() {
+            assert_eq!(
+                found.metrics[metric].value,
+                value.as_f64().unwrap(),
+                "{name}"
+            );
+        }
+    }
+}
