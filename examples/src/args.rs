@@ -30,9 +30,9 @@ pub struct Evaluation {
     #[arg(long, value_name = "FILE")]
     pub perplexity: Vec<PathBuf>,
 
-    /// A further task: its name or task file, its documents (a file or a data set on the hub), and where it draws worked
-    /// examples from a file that file;
-    /// `arithmetic=generated` needs no file. Repeat for several; docs/tasks.md lists the names
+    /// A further task: its name or task file, its documents (a file or a data set on the hub), and the file that worked
+    /// examples are drawn from, where it draws some; `arithmetic=generated` needs no file. Repeat for several;
+    /// docs/tasks.md lists the names
     #[arg(long, value_name = "NAME|FILE=DOCUMENTS[,EXEMPLARS]")]
     pub task: Vec<String>,
 
