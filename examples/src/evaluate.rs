@@ -1,7 +1,6 @@
 //! The tasks on a model as it is.
 
 use anyhow::Result;
-use mathneuro_core::checkpoint::write_atomic;
 
 use crate::args::Evaluation;
 use crate::check;
@@ -33,7 +32,8 @@ fn measure(args: &Evaluation, interrupt: &Interrupt) -> Result<()> {
     let settings = inputs::evaluation(&args, &exact, &measure.checkpoint, &measure.suite)?;
     let folder = RunFolder::claim(&args.out, &settings)?;
     let variant = Variant::Unedited;
-    let scores = measure.scores(&model, &folder, &variant.id())?;
+    let known = measure.known(&folder, &variant.id())?;
+    let scores = measure.scores(&model, &folder, &variant.id(), known)?;
     let document = report::evaluation(TITLE, &args, &settings, &measure, &scores)?;
     folder.finish(&format!("{TITLE}.json"), &document)?;
     let row = Row {
@@ -43,9 +43,7 @@ fn measure(args: &Evaluation, interrupt: &Interrupt) -> Result<()> {
         scores,
     };
     let table = report::table(&measure.suite, &[row]);
-    write_atomic(folder.path(&format!("{TITLE}.md"))?, |out| {
-        out.write_all(table.as_bytes())
-    })?;
+    folder.write(&format!("{TITLE}.md"), &table)?;
     println!("{table}");
     Ok(())
 }

@@ -4,7 +4,6 @@ use std::collections::BTreeMap;
 
 use anyhow::{Context, Result};
 use mathneuro_core::capture::{CollectOptions, Model, collect_norms};
-use mathneuro_core::checkpoint::write_atomic;
 use mathneuro_core::edit::apply_from;
 use mathneuro_core::{
     Checkpoint, EditOptions, EditReport, Isolate, MaskSet, NormStats, Operation, ParameterFilter,
@@ -88,9 +87,7 @@ fn run_rows(
             .finish(&format!("{title}.json"), &document)?;
     }
     let table = report::table(&measure.suite, &finished);
-    write_atomic(experiment.folder.path(&format!("{title}.md"))?, |out| {
-        out.write_all(table.as_bytes())
-    })?;
+    experiment.folder.write(&format!("{title}.md"), &table)?;
     plot::draw(
         &experiment.folder.path(&format!("{title}.svg"))?,
         &report::panels(&measure.suite, &finished),
@@ -235,7 +232,9 @@ impl Experiment<'_> {
                 self.folder.finish(&modules_file, &counts)?;
                 modules = Some(counts);
             }
-            scores = self.measure.scores(&self.model, &self.folder, &id)?;
+            scores = self
+                .measure
+                .scores(&self.model, &self.folder, &id, scores)?;
             if let Some(masks) = &masks {
                 self.restore(masks)?;
             }

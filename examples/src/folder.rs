@@ -78,6 +78,15 @@ impl RunFolder {
         Ok(path)
     }
 
+    /// Writes a text; it is there complete or not at all.
+    ///
+    /// # Errors
+    /// The file cannot be written.
+    pub fn write(&self, relative: &str, text: &str) -> Result<()> {
+        let path = self.path(relative)?;
+        Ok(write_atomic(path, |out| out.write_all(text.as_bytes()))?)
+    }
+
     /// Notes what a file holds that is finished. What was not sealed, or is not what was sealed, is not used again.
     ///
     /// # Errors

@@ -1,5 +1,6 @@
 //! A model and the tasks that measure it. What is measured is kept in the output folder, and not measured again.
 
+use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
@@ -25,6 +26,7 @@ pub type Scores = BTreeMap<String, TaskResult>;
 pub struct Measure<'a> {
     args: &'a Evaluation,
     interrupt: &'a Interrupt,
+    machine: Cell<Option<Machine>>,
     /// The model on disk.
     pub checkpoint: Checkpoint,
     /// Its tokenizer.
@@ -45,6 +47,7 @@ impl<'a> Measure<'a> {
         Ok(Self {
             args,
             interrupt,
+            machine: Cell::new(None),
             checkpoint,
             tokenizer,
             suite,
@@ -86,21 +89,31 @@ impl<'a> Measure<'a> {
         Ok(scores)
     }
 
+    /// What the machine can do, where it is asked for; measured once.
+    fn machine(&self, model: &Model) -> Result<Option<Machine>> {
+        if self.args.throughput && self.machine.get().is_none() {
+            self.machine.set(Some(Machine::measure(model)?));
+        }
+        Ok(self.machine.get())
+    }
+
     /// Whether these are the scores of all tasks.
     pub fn complete(&self, scores: &Scores) -> bool {
         scores.len() == self.suite.tasks().len()
     }
 
-    /// The scores of a row whose model this is. Only what is not in the folder is measured.
+    /// The scores of a row whose model this is. Only what is not known is measured.
     ///
     /// # Errors
     /// A task fails, a file cannot be written, or Ctrl-C.
-    pub fn scores(&self, model: &Model, folder: &RunFolder, row: &str) -> Result<Scores> {
-        let mut scores = self.known(folder, row)?;
-        let machine = match self.args.throughput {
-            true => Some(Machine::measure(model)?),
-            false => None,
-        };
+    pub fn scores(
+        &self,
+        model: &Model,
+        folder: &RunFolder,
+        row: &str,
+        known: Scores,
+    ) -> Result<Scores> {
+        let mut scores = known;
         for task in self.suite.tasks() {
             if scores.contains_key(&task) {
                 continue;
@@ -108,6 +121,7 @@ impl<'a> Measure<'a> {
             let samples = folder.path(&samples_file(row, &task))?;
             // Answers of a task that is not finished; the finished task has them as samples.
             let answers = folder.path(&format!("rows/{row}/{task}.answers.jsonl"))?;
+            let machine = self.machine(model)?;
             let meter = Meter::new();
             let found = {
                 let fingerprint = self.checkpoint.fingerprint()?;
@@ -126,7 +140,7 @@ impl<'a> Measure<'a> {
             fs::remove_file(&answers)
                 .with_context(|| format!("cannot remove {}", answers.display()))?;
             eprintln!("  {task}: {}", summary(&found));
-            if let Some(machine) = &machine {
+            if let Some(machine) = machine {
                 eprintln!("    {}", machine.describe(model, &meter));
             }
             for remark in remarks(&found) {

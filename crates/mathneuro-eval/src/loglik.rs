@@ -306,12 +306,8 @@ impl Engine<'_> {
 
     /// What the items of a family begin with, once for all of them.
     fn run_prefixes(&self, placed: &Layout<'_>, cache: &mut KvCache) -> Result<()> {
-        if placed.prefixes.is_empty() {
-            return Ok(());
-        }
         let (texts, slots): (Vec<&[u32]>, Vec<usize>) = placed.prefixes.iter().copied().unzip();
-        let batch = Batch::new(&texts)?.with_slots(&slots)?;
-        self.forward(Pass::Prefill, &batch, Some(cache), Logits::None)?;
+        self.run_texts(&texts, &slots, cache, Logits::None)?;
         for item in &placed.items {
             if let Some((from, tokens)) = item.prefix {
                 cache.copy_prefix(from, item.slots[0], tokens)?;
@@ -342,11 +338,7 @@ impl Engine<'_> {
             texts.push(&item.whole[0][held..item.shared]);
             slots.push(placed.slots[0]);
         }
-        if texts.is_empty() {
-            return Ok(());
-        }
-        let batch = Batch::new(&texts)?.with_slots(&slots)?;
-        let logits = self.forward(Pass::Prefill, &batch, Some(cache), Logits::Last)?;
+        let logits = self.run_texts(&texts, &slots, cache, Logits::Last)?;
         rows.score(logits, &owners)
     }
 
@@ -381,13 +373,23 @@ impl Engine<'_> {
                 slots.push(placed.slots[c]);
             }
         }
-        if texts.is_empty() {
-            return Ok(());
-        }
-        let batch = Batch::new(&texts)?.with_slots(&slots)?;
-        let at = Logits::At(positions);
-        let logits = self.forward(Pass::Prefill, &batch, Some(cache), at)?;
+        let logits = self.run_texts(&texts, &slots, cache, Logits::At(positions))?;
         rows.score(logits, &owners)
+    }
+
+    /// Runs texts in their slots; no texts give no logits.
+    fn run_texts(
+        &self,
+        texts: &[&[u32]],
+        slots: &[usize],
+        cache: &mut KvCache,
+        logits: Logits,
+    ) -> Result<Option<Tensor>> {
+        if texts.is_empty() {
+            return Ok(None);
+        }
+        let batch = Batch::new(texts)?.with_slots(slots)?;
+        self.forward(Pass::Prefill, &batch, Some(cache), logits)
     }
 }
 

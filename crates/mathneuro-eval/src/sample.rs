@@ -76,7 +76,8 @@ impl Sampling {
         for id in prompt {
             hash.update(id.to_le_bytes());
         }
-        let first: [u8; 8] = std::array::from_fn(|i| hash.clone().finalize()[i]);
+        let hash = hash.finalize();
+        let first: [u8; 8] = std::array::from_fn(|i| hash[i]);
         PythonRandom::new(u64::from_le_bytes(first))
     }
 
