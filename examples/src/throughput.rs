@@ -3,8 +3,8 @@
 use std::time::Instant;
 
 use anyhow::Result;
-use mathneuro_core::capture::Model;
 use mathneuro_core::capture::tch::{Cuda, Device, Kind, Tensor, no_grad};
+use mathneuro_core::capture::{LinearInfo, Model};
 use mathneuro_core::eval::{Meter, Work};
 
 /// Rows of the product that is timed.
@@ -47,14 +47,20 @@ impl Machine {
         })
     }
 
-    /// One line: tokens a second, and the share of the machine's throughput that the weights alone make for.
+    /// One line: tokens a second, and the share of the machine's throughput that the weights alone make for. A mixture of
+    /// experts runs only some of its weights for a token: it gets no share.
     pub fn describe(&self, model: &Model, meter: &Meter) -> String {
-        let weights = model.linears();
-        let weights = weights.iter().map(|l| l.in_features * l.out_features);
-        let weights = weights.sum::<usize>() as f64;
-        let bytes = weights * model.dtype().elt_size_in_bytes() as f64;
+        let linears = model.linears();
+        let dense = !linears.iter().any(|l| l.name.contains(".experts."));
+        let weights = |wanted: &dyn Fn(&LinearInfo) -> bool| {
+            let sizes = linears.iter().filter(|l| wanted(l));
+            sizes.map(|l| l.in_features * l.out_features).sum::<usize>() as f64
+        };
+        let bytes = weights(&|_| true) * model.dtype().elt_size_in_bytes() as f64;
         let (prefill, decode) = (meter.prefill(), meter.decode());
-        let arithmetic = 2.0 * weights * prefill.tokens as f64 / self.flops;
+        // Of a text that is read, the head is run at few places.
+        let body = weights(&|l| l.parts.iter().all(|part| part.name != "head"));
+        let arithmetic = 2.0 * body * prefill.tokens as f64 / self.flops;
         let reading = bytes * decode.passes as f64 / self.bandwidth;
         let mut parts = Vec::new();
         for (what, work, ideal, of) in [
@@ -63,7 +69,10 @@ impl Machine {
         ] {
             if let Some(rate) = rate(what, work) {
                 let share = 100.0 * ideal / work.seconds;
-                parts.push(format!("{rate}, {share:.0} % of the machine's {of}"));
+                parts.push(match dense {
+                    true => format!("{rate}, {share:.0} % of the machine's {of}"),
+                    false => rate,
+                });
             }
         }
         parts.join("; ")
