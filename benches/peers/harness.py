@@ -53,11 +53,11 @@ def prepare(task, rows, shots, folder):
 
 
 def timed(command, log, env=None, timeout=None):
-    """Runs a program; gives its lines on stdout, seconds, peak resident bytes, and when each line of its stderr came.
+    """Runs a program; gives its lines on stdout, when it started, seconds, peak resident bytes, and its stderr with times.
 
     `None` when it was ended because it took longer than `timeout` seconds; its stderr is kept in `log`.
     """
-    start = time.perf_counter()
+    started, start = time.time(), time.perf_counter()
     lines = []
     with open(log, "w", encoding="utf-8") as kept, open(f"{log}.out", "w+", encoding="utf-8") as out:
         process = subprocess.Popen(
@@ -82,7 +82,13 @@ def timed(command, log, env=None, timeout=None):
     if process.returncode != 0:
         tail = "\n".join(line for _, line in lines[-20:])
         sys.exit(f"{' '.join(map(str, command))}\nended with {process.returncode}:\n{tail}")
-    return {"output": output, "lines": lines, "seconds": seconds, "peak_bytes": usage.ru_maxrss * 1024}
+    return {
+        "output": output,
+        "lines": lines,
+        "started": started,
+        "seconds": seconds,
+        "peak_bytes": usage.ru_maxrss * 1024,
+    }
 
 
 def lm_eval(model, tasks, folder, dtype, batch, threads, timeout=None):
@@ -141,13 +147,14 @@ def ours(model, tasks, folder, dtype, batch, threads, program=PROGRAM):
         samples = items.read(folder / f"run/rows/unedited/{task}.samples.jsonl")
         tokens += sum(sample.get("tokens", 0) for sample in samples)
         records[task] = {items.key(task, rows[s["row"]]): own_record(s, rows[s["row"]]) for s in samples}
-    # From the line before the model is loaded until the last task's: what the program needs to load it counts in.
-    since = next(at for at, line in took["lines"] if line.startswith("Loading"))
+    # The program claims its folder when the model is loaded, and its last line on stderr is the last task's.
+    loaded = (folder / "run/run.lock").stat().st_mtime - took["started"]
     until = max(at for at, line in took["lines"] if line.strip())
     return records, {
         "version": results["version"],
         "task_versions": results["versions"],
-        "evaluate_seconds": until - since,
+        "load_seconds": loaded,
+        "evaluate_seconds": until - loaded,
         "generated_tokens": tokens,
         **{k: took[k] for k in ("seconds", "peak_bytes")},
     }

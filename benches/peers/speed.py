@@ -91,7 +91,7 @@ def table(found):
 
         goal = f" (goal {GOALS[row['task']]})" if row["task"] in GOALS else ""
         lines.append(
-            f"| {row['task']} | {row['items']} | {theirs['prompt_tokens']} | {pair('generated_tokens', 'd')} "
+            f"| {row['task']} | {row['items']} | {theirs['prompt_tokens']} | {pair('generated_tokens', '.0f')} "
             f"| {row['batch']['lm_eval']} | {pair('evaluate_seconds', '.1f')} "
             f"| {theirs['evaluate_seconds'] / ours['evaluate_seconds']:.2f}{goal} | {pair('seconds', '.1f')} "
             f"| {theirs['seconds'] / ours['seconds']:.2f} | {pair('peak_bytes', '.2f', 1e9)} |"

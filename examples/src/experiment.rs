@@ -14,7 +14,7 @@ use mathneuro_core::{
 
 use crate::args::Common;
 use crate::check;
-use crate::folder::RunFolder;
+use crate::folder::{RunFolder, Settings};
 use crate::inputs;
 use crate::interrupt::Interrupt;
 use crate::measure::{Measure, Scores};
@@ -32,18 +32,6 @@ use crate::variant::{Source, Variant, mask_id, plan};
 /// Bad arguments or data, a model that cannot be loaded, a full disk, or Ctrl-C; finished parts stay in the output
 /// folder and a second run goes on from them.
 pub fn run(
-    title: &str,
-    args: &Common,
-    operations: &[Operation],
-    interrupt: &Interrupt,
-) -> Result<()> {
-    interrupt.explain(
-        run_rows(title, args, operations, interrupt),
-        &args.evaluation.out,
-    )
-}
-
-fn run_rows(
     title: &str,
     args: &Common,
     operations: &[Operation],
@@ -73,20 +61,13 @@ fn run_rows(
         folder,
         interrupt,
     };
-    let rows = plan(&args.k, args.repeats, operations);
-    for repeat in 0..args.repeats {
-        experiment.make_masks(&sets, repeat)?;
-    }
-    let mut finished = Vec::new();
-    for (index, variant) in rows.iter().enumerate() {
-        eprintln!("Row {} of {}: {}", index + 1, rows.len(), variant.id());
-        let row = experiment.row(variant)?;
-        finished.push(row);
-        let document = report::document(title, args, &settings, &measure, &finished)?;
-        experiment
-            .folder
-            .finish(&format!("{title}.json"), &document)?;
-    }
+    let finished = experiment.rows(
+        title,
+        &sets,
+        &plan(&args.k, args.repeats, operations),
+        &settings,
+    );
+    let finished = interrupt.explain(finished, &args.evaluation.out)?;
     let table = report::table(&measure.suite, &finished);
     write_atomic(experiment.folder.path(&format!("{title}.md"))?, |out| {
         out.write_all(table.as_bytes())
@@ -122,8 +103,34 @@ struct Experiment<'a> {
 }
 
 impl Experiment<'_> {
+    /// All rows. The results file has those that are finished.
+    fn rows(
+        &mut self,
+        title: &str,
+        sets: &[TextSet],
+        rows: &[Variant],
+        settings: &Settings,
+    ) -> Result<Vec<Row>> {
+        for repeat in 0..self.args.repeats {
+            self.make_masks(sets, repeat)?;
+        }
+        let mut finished = Vec::new();
+        for (index, variant) in rows.iter().enumerate() {
+            self.interrupt.check()?;
+            eprintln!("Row {} of {}: {}", index + 1, rows.len(), variant.id());
+            finished.push(self.row(variant)?);
+            let document = report::document(title, self.args, settings, self.measure, &finished)?;
+            self.folder.finish(&format!("{title}.json"), &document)?;
+        }
+        Ok(finished)
+    }
+
     /// Norms of the skill and the general sets of one repeat, then the masks of every K and their controls.
     fn make_masks(&self, sets: &[TextSet], repeat: u64) -> Result<()> {
+        // Norms that are not needed again are still what people read.
+        for set in sets {
+            self.folder.sealed(&norms_file(set, repeat))?;
+        }
         let mut missing = Vec::new();
         for &k in &self.args.k {
             let random = self.folder.sealed(&mask_file(Source::Random, k, repeat))?;
@@ -142,6 +149,7 @@ impl Experiment<'_> {
             .filter(self.filter.clone())
             .require_observed(self.args.require_observed);
         for (index, set) in sets.iter().enumerate() {
+            self.interrupt.check()?;
             let norms = self.norms(set, repeat)?;
             isolate = if index == 0 {
                 isolate.skill(&set.name, norms)
@@ -149,6 +157,7 @@ impl Experiment<'_> {
                 isolate.general(&set.name, norms)
             };
         }
+        self.interrupt.check()?;
         eprintln!("Selecting parameters for {} values of K", self.args.k.len());
         let isolation = isolate.run()?;
         for (set, experts) in isolation.unobserved() {
@@ -184,7 +193,7 @@ impl Experiment<'_> {
     }
 
     fn norms(&self, set: &TextSet, repeat: u64) -> Result<NormStats> {
-        let file = format!("norms/{}-r{repeat}.norms.safetensors", set.name);
+        let file = norms_file(set, repeat);
         if let Some(path) = self.folder.sealed(&file)? {
             return Ok(load_norms(&path)?);
         }
@@ -308,6 +317,10 @@ impl Experiment<'_> {
         eprintln!("  edited checkpoint: {}", target.display());
         Ok(())
     }
+}
+
+fn norms_file(set: &TextSet, repeat: u64) -> String {
+    format!("norms/{}-r{repeat}.norms.safetensors", set.name)
 }
 
 fn mask_file(source: Source, k: f64, repeat: u64) -> String {

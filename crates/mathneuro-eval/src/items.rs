@@ -233,7 +233,8 @@ impl<'d> Builder<'d> {
         if csv.is_some_and(|ending| ending.eq_ignore_ascii_case("csv")) {
             let lists = row.fields().iter().filter_map(|(column, value)| {
                 let text = value.as_str()?;
-                let list = text.starts_with(['[', '{']).then(|| literal(text))?;
+                let list = text.starts_with(['[', '{', '(']).then(|| literal(text))?;
+                let list = list.filter(|list| list.is_array() || list.is_object());
                 Some((column.clone(), list?))
             });
             for (column, list) in lists.collect::<Vec<_>>() {
@@ -309,6 +310,10 @@ impl<'d> Builder<'d> {
                     .collect::<Result<_>>()?
             }
         };
+        // A text that was to be a list would be taken apart into letters.
+        if matches!(row.fields().get("choices"), Some(Json::String(_))) {
+            row.list("choices")?;
+        }
         // Letters stand for choices: as many as the document has are declared.
         let count = match document
             .get_attr("choices")
