@@ -18,7 +18,7 @@ use mathneuro_core::{
     Checkpoint, Group, MaskSet, Rule, draw_with_replacement, draw_without_replacement,
     isolate_reference_bf16, weight_matrix,
 };
-use mathneuro_examples::{interrupt::Interrupt, progress, sources::Sources};
+use mathneuro_examples::{check, interrupt::Interrupt, progress, sources::Sources};
 
 /// Jaccard of the isolated sets by the formula (f32 model, f64 sums) and by the authors' arithmetic (bf16 model, norms,
 /// products and sums), for growing numbers of texts
@@ -50,7 +50,7 @@ struct Args {
     max_length: usize,
 
     /// Fractions of each weight matrix that count as important
-    #[arg(long, value_delimiter = ',', default_values_t = [0.0001, 0.001, 0.01, 0.05])]
+    #[arg(long, value_delimiter = ',', allow_negative_numbers = true, default_values_t = [0.0001, 0.001, 0.01, 0.05])]
     k: Vec<f64>,
 
     /// Seed of every draw
@@ -71,6 +71,7 @@ type Sets = [TextNorms; 2];
 
 fn main() -> Result<()> {
     let mut args = Args::parse();
+    check::fractions(&args.k)?;
     let interrupt = Interrupt::install()?;
     let mut sources = Sources::new(&interrupt);
     args.model = sources.model(&args.model)?.path;

@@ -11,14 +11,7 @@ use crate::args::{Common, Evaluation};
 /// # Errors
 /// One that is out of range or given twice.
 pub fn numbers(args: &Common, operations: &[Operation]) -> Result<()> {
-    for (index, &k) in args.k.iter().enumerate() {
-        if !(0.0..=1.0).contains(&k) {
-            bail!("K = {k:?} is outside [0, 1]");
-        }
-        if args.k[..index].contains(&k) {
-            bail!("K = {k:?} is given twice");
-        }
-    }
+    fractions(&args.k)?;
     for (index, operation) in operations.iter().enumerate() {
         let Operation::Scale(factor) = operation else {
             continue;
@@ -36,6 +29,22 @@ pub fn numbers(args: &Common, operations: &[Operation]) -> Result<()> {
         ("--repeats", usize::from(args.repeats > 0)),
     ])?;
     sizes(&args.evaluation)
+}
+
+/// The values of K.
+///
+/// # Errors
+/// One that is out of range or given twice.
+pub fn fractions(ks: &[f64]) -> Result<()> {
+    for (index, &k) in ks.iter().enumerate() {
+        if !(0.0..=1.0).contains(&k) {
+            bail!("K = {k:?} is outside [0, 1]");
+        }
+        if ks[..index].contains(&k) {
+            bail!("K = {k:?} is given twice");
+        }
+    }
+    Ok(())
 }
 
 /// The sizes of an evaluation.

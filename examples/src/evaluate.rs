@@ -21,10 +21,6 @@ const TITLE: &str = "evaluate";
 /// Bad arguments or data, a model that cannot be loaded, a full disk, or Ctrl-C; finished tasks and answers stay in the
 /// output folder and a second run goes on from them.
 pub fn run(args: &Evaluation, interrupt: &Interrupt) -> Result<()> {
-    interrupt.explain(measure(args, interrupt), &args.out)
-}
-
-fn measure(args: &Evaluation, interrupt: &Interrupt) -> Result<()> {
     check::sizes(args)?;
     let (args, exact) = Sources::new(interrupt).evaluation(args)?;
     let measure = Measure::read(&args, interrupt)?;
@@ -33,7 +29,8 @@ fn measure(args: &Evaluation, interrupt: &Interrupt) -> Result<()> {
     let folder = RunFolder::claim(&args.out, &settings)?;
     let variant = Variant::Unedited;
     let known = measure.known(&folder, &variant.id())?;
-    let scores = measure.scores(&model, &folder, &variant.id(), known)?;
+    let scores = measure.scores(&model, &folder, &variant.id(), known);
+    let scores = interrupt.explain(scores, &args.out)?;
     let document = report::evaluation(TITLE, &args, &settings, &measure, &scores)?;
     folder.finish(&format!("{TITLE}.json"), &document)?;
     let row = Row {

@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use anyhow::{Context, Result};
-use mathneuro_core::capture::{CollectOptions, Model, collect_norms};
+use anyhow::{Context, Result, bail};
+use mathneuro_core::capture::{CollectOptions, Model, check_texts, collect_norms};
 use mathneuro_core::edit::apply_from;
 use mathneuro_core::{
     Checkpoint, EditOptions, EditReport, Isolate, MaskSet, NormStats, Operation, ParameterFilter,
@@ -13,7 +13,7 @@ use mathneuro_core::{
 
 use crate::args::Common;
 use crate::check;
-use crate::folder::RunFolder;
+use crate::folder::{RunFolder, Settings};
 use crate::inputs;
 use crate::interrupt::Interrupt;
 use crate::measure::{Measure, Scores};
@@ -36,18 +36,6 @@ pub fn run(
     operations: &[Operation],
     interrupt: &Interrupt,
 ) -> Result<()> {
-    interrupt.explain(
-        run_rows(title, args, operations, interrupt),
-        &args.evaluation.out,
-    )
-}
-
-fn run_rows(
-    title: &str,
-    args: &Common,
-    operations: &[Operation],
-    interrupt: &Interrupt,
-) -> Result<()> {
     check::numbers(args, operations)?;
     // From here on `args` names local files, and `exact` what they are.
     let (paths, exact) = Sources::new(interrupt).experiment(args)?;
@@ -60,6 +48,14 @@ fn run_rows(
     }
     let linears: Vec<&str> = model.linears().iter().map(|l| l.name.as_str()).collect();
     let filter = check::filter(args, &linears)?;
+    for (set, repeat) in sets
+        .iter()
+        .flat_map(|set| (0..args.repeats).map(move |r| (set, r)))
+    {
+        let (drawn, options) = drawn(args, set, repeat);
+        check_texts(&model, &measure.tokenizer, drawn, &options)
+            .with_context(|| format!("texts of {}", set.path.display()))?;
+    }
     let settings = inputs::experiment(args, &exact, &measure.checkpoint, &measure.suite)?;
 
     // Only now: bad input leaves no folder behind.
@@ -72,20 +68,13 @@ fn run_rows(
         folder,
         interrupt,
     };
-    let rows = plan(&args.k, args.repeats, operations);
-    for repeat in 0..args.repeats {
-        experiment.make_masks(&sets, repeat)?;
-    }
-    let mut finished = Vec::new();
-    for (index, variant) in rows.iter().enumerate() {
-        eprintln!("Row {} of {}: {}", index + 1, rows.len(), variant.id());
-        let row = experiment.row(variant)?;
-        finished.push(row);
-        let document = report::document(title, args, &settings, &measure, &finished)?;
-        experiment
-            .folder
-            .finish(&format!("{title}.json"), &document)?;
-    }
+    let finished = experiment.rows(
+        title,
+        &sets,
+        &plan(&args.k, args.repeats, operations),
+        &settings,
+    );
+    let finished = interrupt.explain(finished, &args.evaluation.out)?;
     let table = report::table(&measure.suite, &finished);
     experiment.folder.write(&format!("{title}.md"), &table)?;
     plot::draw(
@@ -119,8 +108,34 @@ struct Experiment<'a> {
 }
 
 impl Experiment<'_> {
+    /// All rows. The results file has those that are finished.
+    fn rows(
+        &mut self,
+        title: &str,
+        sets: &[TextSet],
+        rows: &[Variant],
+        settings: &Settings,
+    ) -> Result<Vec<Row>> {
+        for repeat in 0..self.args.repeats {
+            self.make_masks(sets, repeat)?;
+        }
+        let mut finished = Vec::new();
+        for (index, variant) in rows.iter().enumerate() {
+            self.interrupt.check()?;
+            eprintln!("Row {} of {}: {}", index + 1, rows.len(), variant.id());
+            finished.push(self.row(variant)?);
+            let document = report::document(title, self.args, settings, self.measure, &finished)?;
+            self.folder.finish(&format!("{title}.json"), &document)?;
+        }
+        Ok(finished)
+    }
+
     /// Norms of the skill and the general sets of one repeat, then the masks of every K and their controls.
     fn make_masks(&self, sets: &[TextSet], repeat: u64) -> Result<()> {
+        // Norms that are not needed again are still what people read.
+        for set in sets {
+            self.folder.sealed(&norms_file(set, repeat))?;
+        }
         let mut missing = Vec::new();
         for &k in &self.args.k {
             let random = self.folder.sealed(&mask_file(Source::Random, k, repeat))?;
@@ -139,6 +154,7 @@ impl Experiment<'_> {
             .filter(self.filter.clone())
             .require_observed(self.args.require_observed);
         for (index, set) in sets.iter().enumerate() {
+            self.interrupt.check()?;
             let norms = self.norms(set, repeat)?;
             isolate = if index == 0 {
                 isolate.skill(&set.name, norms)
@@ -146,6 +162,7 @@ impl Experiment<'_> {
                 isolate.general(&set.name, norms)
             };
         }
+        self.interrupt.check()?;
         eprintln!("Selecting parameters for {} values of K", self.args.k.len());
         let isolation = isolate.run()?;
         for (set, experts) in isolation.unobserved() {
@@ -156,7 +173,7 @@ impl Experiment<'_> {
             );
         }
         for set in isolation.into_sets() {
-            let seed = self.seed(repeat);
+            let seed = seed(self.args, repeat);
             let random = random_like(&set.isolated, seed);
             let mut isolated = set.isolated;
             isolated.meta_mut().seed = Some(seed);
@@ -175,22 +192,14 @@ impl Experiment<'_> {
         Ok(())
     }
 
-    /// The seed of a repeat's draws.
-    fn seed(&self, repeat: u64) -> u64 {
-        self.args.evaluation.seed.wrapping_add(repeat)
-    }
-
     fn norms(&self, set: &TextSet, repeat: u64) -> Result<NormStats> {
-        let file = format!("norms/{}-r{repeat}.norms.safetensors", set.name);
+        let file = norms_file(set, repeat);
         if let Some(path) = self.folder.sealed(&file)? {
             return Ok(load_norms(&path)?);
         }
         let path = self.folder.path(&file)?;
-        let seed = self.seed(repeat);
-        let drawn = draw_with_replacement(set.texts.len(), self.args.texts, seed);
-        let bar = progress::bar(&format!("Norms of {}", set.name), drawn.len() as u64);
-        let options = CollectOptions::default().with_max_length(self.args.max_length);
-        let texts = drawn.iter().map(|&index| set.texts[index].as_str());
+        let bar = progress::bar(&format!("Norms of {}", set.name), self.args.texts as u64);
+        let (texts, options) = drawn(self.args, set, repeat);
         let progress = |done: usize, _total| {
             bar.set_position(done as u64);
             !self.interrupt.raised()
@@ -207,7 +216,8 @@ impl Experiment<'_> {
         let meta = norms.meta_mut();
         meta.fingerprint = Some(self.measure.checkpoint.fingerprint()?.to_owned());
         meta.data = Some(set.path.display().to_string());
-        meta.extra.insert("seed".to_owned(), seed.to_string());
+        let seed = seed(self.args, repeat).to_string();
+        meta.extra.insert("seed".to_owned(), seed);
         save_norms(&norms, path)?;
         self.folder.seal(&file)?;
         Ok(norms)
@@ -291,10 +301,16 @@ impl Experiment<'_> {
             return Ok(());
         }
         let target = self.folder.path(&format!("checkpoints/{}", variant.id()))?;
+        let note = format!("rows/{}/checkpoint.json", variant.id());
         if target.exists() {
-            Checkpoint::open(&target)
-                .with_context(|| format!("delete {} to have it written again", target.display()))?;
-            return Ok(());
+            let again = || format!("delete {} to have it written again", target.display());
+            let there = Checkpoint::open(&target).with_context(again)?;
+            let found = there.fingerprint()?;
+            let written: Option<String> = self.folder.finished(&note)?;
+            if written.is_some_and(|written| written != found) {
+                bail!("its weights are not those that this run wrote; {}", again());
+            }
+            return self.folder.finish(&note, &found);
         }
         let masks = self.masks(variant)?.context("an edited row has masks")?;
         edit_checkpoint(
@@ -305,8 +321,26 @@ impl Experiment<'_> {
             &EditOptions::default(),
         )?;
         eprintln!("  edited checkpoint: {}", target.display());
-        Ok(())
+        let written = Checkpoint::open(&target)?;
+        self.folder.finish(&note, &written.fingerprint()?)
     }
+}
+
+/// The seed of a repeat's draws.
+fn seed(args: &Common, repeat: u64) -> u64 {
+    args.evaluation.seed.wrapping_add(repeat)
+}
+
+/// The texts of a set that a repeat calibrates on, and how.
+fn drawn<'t>(args: &Common, set: &'t TextSet, repeat: u64) -> (Vec<&'t str>, CollectOptions) {
+    let drawn = draw_with_replacement(set.texts.len(), args.texts, seed(args, repeat));
+    let texts = drawn.iter().map(|&index| set.texts[index].as_str());
+    let options = CollectOptions::default().with_max_length(args.max_length);
+    (texts.collect(), options)
+}
+
+fn norms_file(set: &TextSet, repeat: u64) -> String {
+    format!("norms/{}-r{repeat}.norms.safetensors", set.name)
 }
 
 fn mask_file(source: Source, k: f64, repeat: u64) -> String {

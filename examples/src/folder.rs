@@ -5,7 +5,7 @@ use std::fs::{self, File, TryLockError};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
-use mathneuro_core::checkpoint::write_atomic;
+use mathneuro_core::checkpoint::{half_written, write_atomic};
 use serde::{Serialize, de::DeserializeOwned};
 use serde_json::Value;
 
@@ -26,6 +26,13 @@ pub struct RunFolder {
     _lock: File,
 }
 
+/// A lock, or what stands for it where there are none.
+struct Lock {
+    file: File,
+    /// Whether nobody else works in the folder.
+    alone: bool,
+}
+
 impl RunFolder {
     /// Takes a folder for these settings: a new or empty one, or one that was begun with the same settings.
     ///
@@ -39,6 +46,9 @@ impl RunFolder {
         fs::create_dir_all(root)
             .with_context(|| format!("cannot create output folder {}", root.display()))?;
         let lock = lock(root)?;
+        if lock.alone {
+            remove_half_written(root)?;
+        }
         // Only now: another start may have written them a moment ago.
         if file.exists() {
             let found: Settings = read_json(&file).with_context(|| {
@@ -61,7 +71,7 @@ impl RunFolder {
         }
         Ok(Self {
             root: root.to_owned(),
-            _lock: lock,
+            _lock: lock.file,
         })
     }
 
@@ -157,20 +167,40 @@ fn refuse_others(root: &Path) -> Result<()> {
         .with_context(|| format!("cannot use {} as output folder", root.display()))?;
     for entry in entries {
         let name = entry?.file_name();
-        let name = name.to_string_lossy();
-        let half_written = name.starts_with(&format!(".{SETTINGS}.")) && name.ends_with(".tmp");
-        if name != LOCK && name != SETTINGS && !half_written {
+        if name != LOCK && name != SETTINGS && half_written(&name) != Some(SETTINGS) {
             bail!(
-                "output folder {} holds something else (for example {name}); choose a new or empty folder",
-                root.display()
+                "output folder {} holds something else (for example {}); choose a new or empty folder",
+                root.display(),
+                name.to_string_lossy()
             );
         }
     }
     Ok(())
 }
 
+/// Removes what a process left that was killed while it wrote.
+fn remove_half_written(dir: &Path) -> Result<()> {
+    let cannot = |path: &Path| format!("cannot remove what is half written: {}", path.display());
+    for entry in fs::read_dir(dir).with_context(|| cannot(dir))? {
+        let entry = entry.with_context(|| cannot(dir))?;
+        let path = entry.path();
+        let is_dir = entry.file_type().is_ok_and(|kind| kind.is_dir());
+        let done = match (half_written(&entry.file_name()), is_dir) {
+            (Some(_), true) => fs::remove_dir_all(&path),
+            (Some(_), false) => fs::remove_file(&path),
+            (None, true) => {
+                remove_half_written(&path)?;
+                Ok(())
+            }
+            (None, false) => Ok(()),
+        };
+        done.with_context(|| cannot(&path))?;
+    }
+    Ok(())
+}
+
 /// Takes the folder for this process; the system gives it back when the process ends, however it does.
-fn lock(root: &Path) -> Result<File> {
+fn lock(root: &Path) -> Result<Lock> {
     let path = root.join(LOCK);
     let file = File::create(&path).with_context(|| format!("cannot write {}", path.display()))?;
     match file.try_lock() {
@@ -179,7 +209,8 @@ fn lock(root: &Path) -> Result<File> {
             root.display()
         ),
         // Some network file systems have no locks; working without one is better than not at all.
-        Ok(()) | Err(TryLockError::Error(_)) => Ok(file),
+        Err(TryLockError::Error(_)) => Ok(Lock { file, alone: false }),
+        Ok(()) => Ok(Lock { file, alone: true }),
     }
 }
 
@@ -297,9 +328,23 @@ mod tests {
     #[test]
     fn what_another_start_leaves_half_written_is_nothing_else() {
         let dir = tempfile::tempdir().unwrap();
-        fs::write(dir.path().join(".run.json.Ab3.tmp"), "{").unwrap();
+        let left = dir.path().join(".run.json.Ab3xYz.tmp");
+        fs::write(&left, "{").unwrap();
         fs::write(dir.path().join("run.lock"), "").unwrap();
+        let folder = RunFolder::claim(dir.path(), &settings(1)).unwrap();
+        assert!(!left.exists());
+        let (masks, stage, own) = (
+            folder.path("masks/.a.safetensors.Ab3xYz.tmp").unwrap(),
+            folder.path("checkpoints/.prune.Ab3xYz.tmp/x").unwrap(),
+            folder.path("notes.tmp").unwrap(),
+        );
+        for file in [&masks, &stage, &own] {
+            fs::write(file, "").unwrap();
+        }
+        drop(folder);
         RunFolder::claim(dir.path(), &settings(1)).unwrap();
+        assert!(!masks.exists() && !stage.parent().unwrap().exists());
+        assert!(own.exists(), "not ours");
     }
 
     #[test]

@@ -8,15 +8,15 @@ use aho_corasick::AhoCorasick;
 use anyhow::Result;
 use mathneuro_core::eval::{Row, calibration_text, read_rows};
 
-/// Letters of a question from which on it is looked for inside of texts. Shorter ones may stand there by chance.
+/// Letters of a question or answer from which on it is looked for inside of texts. Shorter ones may stand there by chance.
 const LONG: usize = 32;
 
 /// What evaluated rows say.
 #[derive(Debug, Default)]
 pub struct HeldOut {
-    /// Questions with their choices, and whole calibration texts.
+    /// Questions with their choices, whole columns, and whole calibration texts.
     whole: HashSet<String>,
-    /// Long questions, by their words.
+    /// Long columns, by their words.
     long: HashSet<String>,
 }
 
@@ -28,12 +28,15 @@ impl HeldOut {
     pub fn add(&mut self, path: &Path, rows: &[usize]) -> Result<()> {
         let all = read_rows(path)?;
         for row in rows.iter().filter_map(|&index| all.get(index)) {
+            let columns: Vec<String> = row.columns().filter_map(|c| row.text(c).ok()).collect();
             self.whole.extend(said(row));
+            self.whole.extend(columns.iter().map(|text| even(text)));
             // Rows of tasks that nobody calibrates on have no such form.
             let text = calibration_text(row, None).ok();
             self.whole.extend(text.map(|text| even(&text)));
-            let asked = asked(row).map(|asked| words(&asked));
-            self.long.extend(asked.filter(|asked| asked.len() >= LONG));
+            let columns = columns.iter().map(|text| words(text));
+            self.long
+                .extend(columns.filter(|words| words.len() >= LONG));
         }
         Ok(())
     }
@@ -158,6 +161,19 @@ mod tests {
         // One that goes on is taken for the same question.
         fs::write(&texts, format!("text\n\"{}\"\n", others[0])).unwrap();
         assert_eq!(held.rest(&texts, Some("text")).unwrap().1, 1);
+    }
+
+    #[test]
+    fn columns_of_any_name_are_known() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("own.jsonl");
+        let row = "{\"input\": \"Tom has 3 boxes of 12 eggs. How many?\", \"country\": \"Peru\"}\n";
+        fs::write(&path, row).unwrap();
+        let mut held = HeldOut::default();
+        held.add(&path, &[0]).unwrap();
+        for column in ["input", "country"] {
+            assert_eq!(held.rest(&path, Some(column)).unwrap().1, 1, "{column}");
+        }
     }
 
     #[test]

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 
 /// A flag that the first Ctrl-C raises; the second one ends the process at once.
 #[derive(Debug, Clone, Default)]
@@ -25,6 +25,17 @@ impl Interrupt {
             eprintln!("\nStopping after the current batch; Ctrl-C again stops at once.");
         })?;
         Ok(interrupt)
+    }
+
+    /// Ends the work between two parts of it.
+    ///
+    /// # Errors
+    /// Ctrl-C was pressed.
+    pub fn check(&self) -> Result<()> {
+        match self.raised() {
+            true => bail!("stopped between two parts"),
+            false => Ok(()),
+        }
     }
 
     /// A result, with how to go on where Ctrl-C ended the work.

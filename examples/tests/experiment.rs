@@ -153,7 +153,10 @@ fn a_stopped_run_goes_on_and_finished_parts_are_not_computed_again() {
     let stopped = Interrupt::default();
     stopped.raise();
     let error = run("gsm8k_pruning", &args, &[Operation::Prune], &stopped).unwrap_err();
-    assert!(format!("{error:#}").contains("stopped after"), "{error:#}");
+    assert!(
+        format!("{error:#}").contains("the same command goes on from there"),
+        "{error:#}"
+    );
     prune(&args).unwrap();
 
     // A finished part stands as it is: a second start reads it.
@@ -208,7 +211,22 @@ fn an_edited_checkpoint_is_written_on_request() {
     ] {
         assert!(folder.join(file).is_file(), "{file}");
     }
-    mathneuro_core::Checkpoint::open(folder).unwrap();
+    mathneuro_core::Checkpoint::open(&folder).unwrap();
+
+    // One that is there is left as it is, if it is the one that was written.
+    let weights = folder.join("model.safetensors");
+    let written = fs::metadata(&weights).unwrap().modified().unwrap();
+    prune(&args).unwrap();
+    assert_eq!(fs::metadata(&weights).unwrap().modified().unwrap(), written);
+    change_weight(&folder, "model.norm.weight", 0, 7.0);
+    let error = refused(&args);
+    assert!(
+        error.contains("prune-isolated-k0.1-r0 to have it written again"),
+        "{error}"
+    );
+    fs::remove_dir_all(&folder).unwrap();
+    prune(&args).unwrap();
+    assert!(weights.is_file());
 }
 
 #[test]
@@ -253,6 +271,27 @@ fn bad_input_is_named_and_leaves_nothing_behind() {
     fs::remove_file(Path::new(&no_config).join("config.json")).unwrap();
     let not_a_number = copy("nan", &|_| {});
     change_weight(Path::new(&not_a_number), "model.norm.weight", 3, f32::NAN);
+    let tokenizer = |name: &str, change: &dyn Fn(&mut Value)| {
+        let folder = copy(name, &|_| {});
+        let path = Path::new(&folder).join("tokenizer.json");
+        let mut value = json(path.clone());
+        change(&mut value);
+        fs::write(path, value.to_string()).unwrap();
+        folder
+    };
+    let no_token = tokenizer("no_token", &|tokenizer| {
+        tokenizer["post_processor"]["special_tokens"] = serde_json::json!({});
+    });
+    // In the texts for calibration, and in no question.
+    let foreign = tokenizer("foreign", &|tokenizer| {
+        let mut added = tokenizer["added_tokens"][2].clone();
+        added["id"] = 97.into();
+        added["content"] = "Question:".into();
+        tokenizer["added_tokens"]
+            .as_array_mut()
+            .unwrap()
+            .push(added);
+    });
     let sizes = copy("sizes", &|config| config["intermediate_size"] = 99.into());
 
     let taken = dir.path().join("taken");
@@ -311,6 +350,8 @@ fn bad_input_is_named_and_leaves_nothing_behind() {
             "model.norm.weight holds NaN at index 3",
         ),
         ("--model", &no_config, "has no config.json"),
+        ("--model", &no_token, "it cannot encode a text"),
+        ("--model", &foreign, "`Question:`"),
         ("--device", "tpu", "device `tpu` is not cpu, cuda or cuda:N"),
         (
             "--out",
@@ -417,11 +458,6 @@ fn parts_that_are_not_what_the_run_wrote_are_named_with_what_to_do() {
     for (path, other) in changes {
         let whole = fs::read(&path).unwrap();
         fs::write(&path, other).unwrap();
-        // Norms are read only when a mask is missing.
-        let gone = mask("random-k0.01");
-        if path.starts_with(out.join("norms")) {
-            fs::remove_file(&gone).unwrap();
-        }
         let error = refused(&args);
         assert!(
             error.contains(&format!("{} is not what this run wrote", path.display()))
@@ -429,6 +465,10 @@ fn parts_that_are_not_what_the_run_wrote_are_named_with_what_to_do() {
             "{error}"
         );
         fs::remove_file(&path).unwrap();
+        // Norms are computed again when a mask is missing.
+        if path.starts_with(out.join("norms")) {
+            fs::remove_file(mask("random-k0.01")).unwrap();
+        }
         prune(&args).unwrap();
         assert_eq!(fs::read(&path).unwrap(), whole, "computed again");
         assert_eq!(fs::read(&results).unwrap(), before);

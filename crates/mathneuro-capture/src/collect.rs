@@ -58,6 +58,64 @@ pub fn collect_norms<T: AsRef<str>>(
     options: &CollectOptions,
     mut progress: impl FnMut(usize, usize) -> bool,
 ) -> Result<NormStats> {
+    let Encoded {
+        mut encoded,
+        total,
+        truncated,
+    } = encode(model, tokenizer, texts, options)?;
+    let skipped = total - encoded.len();
+    // Longest first: memory that suffices for the first batch suffices for all.
+    encoded.sort_by_key(|ids| std::cmp::Reverse(ids.len()));
+    let session = model.attach(NormRecorder::new(model));
+    let mut done = 0;
+    while done < encoded.len() {
+        let mut tokens = encoded[done].len();
+        let mut end = done + 1;
+        while end < encoded.len() && tokens + encoded[end].len() <= options.batch_tokens {
+            tokens += encoded[end].len();
+            end += 1;
+        }
+        model.forward(&Batch::new(&encoded[done..end])?, None, Logits::None)?;
+        done = end;
+        if !progress(done + skipped, total) && done < encoded.len() {
+            return Err(CaptureError::Interrupted {
+                done: done + skipped,
+                total,
+            });
+        }
+    }
+    let mut stats = session.finish().into_stats()?;
+    stats.count_texts(0, skipped as u64, truncated);
+    Ok(stats)
+}
+
+/// What [`collect_norms`] would refuse the texts for, before anything is computed.
+///
+/// # Errors
+/// [`CaptureError::NoTokens`], [`CaptureError::ForeignToken`], [`CaptureError::Tokenizer`].
+pub fn check_texts<T: AsRef<str>>(
+    model: &Model,
+    tokenizer: &TextTokenizer,
+    texts: impl IntoIterator<Item = T>,
+    options: &CollectOptions,
+) -> Result<()> {
+    encode(model, tokenizer, texts, options).map(drop)
+}
+
+/// Texts as token ids.
+struct Encoded {
+    /// Those that have a token.
+    encoded: Vec<Vec<u32>>,
+    total: usize,
+    truncated: u64,
+}
+
+fn encode<T: AsRef<str>>(
+    model: &Model,
+    tokenizer: &TextTokenizer,
+    texts: impl IntoIterator<Item = T>,
+    options: &CollectOptions,
+) -> Result<Encoded> {
     let limit = options
         .max_length
         .unwrap_or(2048)
@@ -89,28 +147,9 @@ pub fn collect_norms<T: AsRef<str>>(
     if encoded.is_empty() {
         return Err(CaptureError::NoTokens(total));
     }
-    let skipped = total - encoded.len();
-    // Longest first: memory that suffices for the first batch suffices for all.
-    encoded.sort_by_key(|ids| std::cmp::Reverse(ids.len()));
-    let session = model.attach(NormRecorder::new(model));
-    let mut done = 0;
-    while done < encoded.len() {
-        let mut tokens = encoded[done].len();
-        let mut end = done + 1;
-        while end < encoded.len() && tokens + encoded[end].len() <= options.batch_tokens {
-            tokens += encoded[end].len();
-            end += 1;
-        }
-        model.forward(&Batch::new(&encoded[done..end])?, None, Logits::None)?;
-        done = end;
-        if !progress(done + skipped, total) && done < encoded.len() {
-            return Err(CaptureError::Interrupted {
-                done: done + skipped,
-                total,
-            });
-        }
-    }
-    let mut stats = session.finish().into_stats()?;
-    stats.count_texts(0, skipped as u64, truncated);
-    Ok(stats)
+    Ok(Encoded {
+        encoded,
+        total,
+        truncated,
+    })
 }

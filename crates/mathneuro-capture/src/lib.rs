@@ -71,7 +71,7 @@ mod tokenizer;
 
 pub use batch::Batch;
 pub use cache::KvCache;
-pub use collect::{CollectOptions, collect_norms};
+pub use collect::{CollectOptions, check_texts, collect_norms};
 pub use config::{
     Activation, ExpertsConfig, LayerConfig, ModelConfig, NormKind, QkNorm, RopeConfig, RopeScaling,
 };

@@ -1,6 +1,7 @@
 //! Texts to token ids, as the model's own tokenizer does it.
 
 use std::collections::BTreeSet;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 
 use serde_json::Value;
@@ -51,6 +52,13 @@ impl TextTokenizer {
             .with_truncation(None)
             .map_err(|error| bad(error.to_string()))?;
         inner.with_padding(None);
+        // A post-processor that names a token which the vocabulary lacks is found by nothing but a panic in there.
+        let tried = catch_unwind(AssertUnwindSafe(|| inner.encode_fast("a", true).is_ok()));
+        if !tried.unwrap_or(false) {
+            let reason =
+                "it cannot encode a text; its post-processor may name a token that it lacks";
+            return Err(bad(reason.to_owned()));
+        }
         let own = read(&dir.join("tokenizer_config.json"))?;
         let special = |name: &str| -> Option<u32> {
             let value = own.get(name)?;
@@ -95,7 +103,7 @@ impl TextTokenizer {
         }
     }
 
-    /// [`TextTokenizer::encode`] of many texts, threaded.
+    /// [`TextTokenizer::encode`] of many texts.
     ///
     /// # Errors
     /// [`CaptureError::Tokenizer`].

@@ -34,4 +34,4 @@ pub use layout::WeightLayout;
 pub use rewrite::{Piece, rewrite, save};
 pub use safetensors::tensor::Dtype;
 pub use shard::Shard;
-pub use write::{DirWriter, write_atomic};
+pub use write::{DirWriter, half_written, write_atomic};

@@ -65,6 +65,15 @@ fn sibling_prefix(name: &OsStr) -> String {
     format!(".{}.", name.to_string_lossy())
 }
 
+/// What a file or folder of this name would have become, if it is a temporary sibling of [`write_atomic`] or
+/// [`DirWriter`]. One that is still there when nobody writes was left by a process that was killed.
+pub fn half_written(name: &OsStr) -> Option<&str> {
+    let inner = name.to_str()?.strip_prefix('.')?.strip_suffix(".tmp")?;
+    let (destination, random) = inner.rsplit_once('.')?;
+    let drawn = random.len() == 6 && random.bytes().all(|b| b.is_ascii_alphanumeric());
+    (drawn && !destination.is_empty()).then_some(destination)
+}
+
 fn parent_of(path: &Path) -> &Path {
     match path.parent() {
         Some(parent) if !parent.as_os_str().is_empty() => parent,

@@ -226,14 +226,17 @@ impl<'d> Builder<'d> {
         })
     }
 
-    /// The row with the columns that the task file adds. A list in a cell of a CSV file is read as one.
+    /// The row with the columns that the task file adds. Where there are choices, a list in a cell of a CSV file is read as
+    /// one; elsewhere `(1, 2)` may be the text of an answer.
     fn complete(&self, row: &Row) -> Result<Row> {
         let mut row = row.clone();
-        let csv = row.path().extension();
-        if csv.is_some_and(|ending| ending.eq_ignore_ascii_case("csv")) {
+        let ending = row.path().extension().unwrap_or_default();
+        let chosen = matches!(self.definition.kind, Kind::Choices | Kind::Contexts);
+        if chosen && ending.eq_ignore_ascii_case("csv") {
             let lists = row.fields().iter().filter_map(|(column, value)| {
                 let text = value.as_str()?;
-                let list = text.starts_with(['[', '{']).then(|| literal(text))?;
+                let list = text.starts_with(['[', '{', '(']).then(|| literal(text))?;
+                let list = list.filter(|list| list.is_array() || list.is_object());
                 Some((column.clone(), list?))
             });
             for (column, list) in lists.collect::<Vec<_>>() {
@@ -309,6 +312,10 @@ impl<'d> Builder<'d> {
                     .collect::<Result<_>>()?
             }
         };
+        // A text that was to be a list would be taken apart into letters.
+        if matches!(row.fields().get("choices"), Some(Json::String(_))) {
+            row.list("choices")?;
+        }
         // Letters stand for choices: as many as the document has are declared.
         let count = match document
             .get_attr("choices")

@@ -151,6 +151,11 @@ impl Row {
         self.fields.contains_key(column)
     }
 
+    /// The names of the columns.
+    pub fn columns(&self) -> impl Iterator<Item = &str> {
+        self.fields.keys().map(String::as_str)
+    }
+
     fn value(&self, column: &str) -> Result<&Value> {
         self.fields.get(column).ok_or_else(|| self.missing(column))
     }

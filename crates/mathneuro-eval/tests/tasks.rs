@@ -214,6 +214,31 @@ fn a_task_of_ones_own_is_a_file() {
 }
 
 #[test]
+fn lists_in_csv_cells_are_read_where_there_are_choices() {
+    let dir = tempfile::tempdir().unwrap();
+    let data = dir.path().join("data.csv");
+    let read = |definition: &TaskDefinition, text: &str| {
+        std::fs::write(&data, text).unwrap();
+        definition.read(&data)
+    };
+    let own = TaskDefinition::from_toml("own.toml", OWN).unwrap();
+    let cities = |cell: &str| format!("country,cities,answer\nPeru,\"{cell}\",Lima\n");
+    // As Python prints a tuple; the answer is one of the four.
+    read(&own, &cities("('Lima', 'Cusco', 'Ica', 'Puno')")).unwrap();
+    let error = read(&own, &cities("Lima, Cusco, Ica, Puno")).unwrap_err();
+    assert!(error.to_string().contains("a list is needed"), "{error}");
+    let mmlu = TaskDefinition::builtin("mmlu").unwrap();
+    let row = "question,subject,choices,answer\nCapital?,a,\"Lima, Cusco\",A\n";
+    let error = read(&mmlu, row).unwrap_err().to_string();
+    assert!(error.contains("`choices`"), "{error}");
+
+    let point = "name = \"point\"\nversion = 1\nkind = \"generate\"\nprompt = \"{{ question }}\"\ntarget = \"{{ answer }}\"\n[[filters]]\nname = \"whole\"\nkind = \"whole\"\n";
+    let point = TaskDefinition::from_toml("point.toml", point).unwrap();
+    let task = read(&point, "question,answer\n\"(1, 2)\",(2)\n").unwrap();
+    assert_eq!(prompts(&task), [["(1, 2)"]]);
+}
+
+#[test]
 fn a_bad_task_file_is_named_with_what_is_wrong() {
     for (from, to, expected) in [
         ("version = 1\n", "", "missing field `version`"),
