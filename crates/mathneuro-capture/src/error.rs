@@ -7,7 +7,8 @@ use std::path::PathBuf;
 #[non_exhaustive]
 pub enum CaptureError {
     /// A model family that is not built in.
-    #[error("model_type `{found}` is not supported; supported are: {known}{}",
+    #[error("{}; supported are: {known}{}",
+        if found.is_empty() { "config.json has no `model_type`".to_owned() } else { format!("model_type `{found}` is not supported") },
         if *.remote_code { ". The model's own code, which `auto_map` names, is never run" } else { "" })]
     UnknownFamily {
         /// `model_type` of the configuration.

@@ -22,7 +22,7 @@ fn an_unknown_family_lists_the_known_ones() {
         Copy::of("tiny-llama").config(|c| drop(c.insert("model_type".into(), json!("rwkv"))));
     says(&copy.error(), &["rwkv", "llama", "qwen2"]);
     let copy = Copy::of("tiny-llama").config(|c| drop(c.remove("model_type")));
-    says(&copy.error(), &["model_type", "llama", "qwen2"]);
+    says(&copy.error(), &["has no `model_type`", "llama", "qwen2"]);
     assert!(!copy.error().contains("auto_map"));
 }
 
