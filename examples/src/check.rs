@@ -105,7 +105,9 @@ pub fn filter(args: &Common, weights: &[&str]) -> Result<ParameterFilter> {
 pub fn weights(checkpoint: &Checkpoint) -> Result<()> {
     let parameter = |name: &&str| name.ends_with(".weight") || name.ends_with(".bias");
     for name in checkpoint.names().filter(parameter) {
-        if let Some((index, value)) = checkpoint.tensor(name)?.first_non_finite() {
+        let found = checkpoint.tensor(name)?.first_non_finite();
+        checkpoint.release(name);
+        if let Some((index, value)) = found {
             bail!(
                 "{name} holds {value} at index {index}: the checkpoint is damaged, or its training diverged; \
                  its norms and scores would mean nothing"

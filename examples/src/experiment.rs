@@ -281,6 +281,7 @@ impl Experiment<'_> {
                 apply_from(operation, view.dtype(), view.bytes(), &mut bytes, mask)?,
             );
             self.model.set_parameter(name, &view.with_bytes(&bytes)?)?;
+            self.measure.checkpoint.release(name);
         }
         Ok(report)
     }
@@ -289,6 +290,7 @@ impl Experiment<'_> {
         for (name, _, _) in masks.iter() {
             self.model
                 .set_parameter(name, &self.measure.checkpoint.tensor(name)?)?;
+            self.measure.checkpoint.release(name);
         }
         Ok(())
     }

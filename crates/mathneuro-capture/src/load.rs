@@ -122,6 +122,8 @@ impl<'c> Loader<'c> {
         let tensor = tensor_from_view(&view)?
             .f_to_kind(self.dtype)?
             .f_to_device(self.device)?;
+        // It was copied: both together would be twice the model.
+        self.checkpoint.release(&name);
         self.parameters.insert(name, tensor.shallow_clone());
         Ok(tensor)
     }
@@ -238,7 +240,10 @@ impl<'c> Loader<'c> {
                 self.checkpoint.tensor(&head)?,
                 self.checkpoint.tensor(&embedding)?,
             );
-            if one.bytes() != other.bytes() {
+            let same = one.bytes() == other.bytes();
+            self.checkpoint.release(&head);
+            self.checkpoint.release(&embedding);
+            if !same {
                 return Err(CaptureError::DivergedHead { head, embedding });
             }
             self.ignored.push(head);

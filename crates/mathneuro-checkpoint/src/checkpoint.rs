@@ -204,6 +204,15 @@ impl Checkpoint {
         }
     }
 
+    /// Gives the memory back that reading a tensor through its view has taken: what is read through a mapping counts as
+    /// the process's own until then. Views stay valid, and the next reader has the bytes from the file again. A name that
+    /// is not there, or a system without such a call, is no error.
+    pub fn release(&self, name: &str) {
+        if let Some(entry) = self.tensors.get(name) {
+            self.shards[entry.shard].release(entry.range.clone());
+        }
+    }
+
     /// The mapped files.
     pub fn shards(&self) -> &[Shard] {
         &self.shards

@@ -1,6 +1,7 @@
 //! One mapped safetensors file.
 
 use std::fs::File;
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 use memmap2::Mmap;
@@ -48,6 +49,25 @@ impl Shard {
     /// Its tensors, in order of position; ranges are counted from the start of the file.
     pub(crate) fn tensors(&self) -> &[TensorInfo] {
         &self.tensors
+    }
+
+    /// Gives the memory back that reading this part through the mapping has taken; the next reader has it from the file
+    /// again. Nothing happens where the system has no such call.
+    pub(crate) fn release(&self, range: Range<usize>) {
+        #[cfg(unix)]
+        if !range.is_empty() {
+            use memmap2::UncheckedAdvice::DontNeed;
+            // SAFETY: the mapping is of a file and was never written to, so a page that is dropped comes back with the
+            // same bytes, also for those who hold references into it.
+            let advised = unsafe {
+                self.map
+                    .unchecked_advise_range(DontNeed, range.start, range.len())
+            };
+            // An advice that is not taken costs memory and nothing else.
+            let _ = advised;
+        }
+        #[cfg(not(unix))]
+        let _ = range;
     }
 
     /// Copies a part of the file into a buffer.

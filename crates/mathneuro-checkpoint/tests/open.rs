@@ -769,3 +769,39 @@ fn the_first_number_that_is_none_is_found_in_every_format() {
         }
     }
 }
+
+#[cfg(target_os = "linux")]
+#[test]
+fn released_tensors_take_no_memory_and_views_of_them_stay_valid() {
+    fn mapped(dir: &Path) -> u64 {
+        let status = fs::read_to_string("/proc/self/smaps").unwrap();
+        let mut ours = false;
+        let mut kilobytes = 0;
+        for line in status.lines() {
+            if line.contains(&*dir.to_string_lossy()) {
+                ours = true;
+            } else if ours && let Some(size) = line.strip_prefix("Rss:") {
+                kilobytes += size
+                    .trim()
+                    .trim_end_matches("kB")
+                    .trim()
+                    .parse::<u64>()
+                    .unwrap();
+                ours = false;
+            }
+        }
+        kilobytes
+    }
+    let dir = tempdir().unwrap();
+    let large: Vec<common::Tensor> =
+        vec![("a.weight", "BF16", vec![1024, 2048], bytes(1 << 22, 3))];
+    single(dir.path(), &large);
+    let checkpoint = Checkpoint::open(dir.path()).unwrap();
+    let view = checkpoint.tensor("a.weight").unwrap();
+    assert_eq!(view.bytes(), large[0].3);
+    assert!(mapped(dir.path()) >= 4096, "{} kB", mapped(dir.path()));
+    checkpoint.release("a.weight");
+    checkpoint.release("no such tensor");
+    assert!(mapped(dir.path()) <= 64, "{} kB", mapped(dir.path()));
+    assert_eq!(view.bytes(), large[0].3);
+}

@@ -331,56 +331,61 @@ impl<'c> Isolate<'c> {
         sets: &mut [IsolatedAtK],
     ) -> Result<()> {
         for &name in selected {
-            let weight = Oriented::new(self.checkpoint, name)?;
-            let (outputs, inputs) = weight.sides();
-            // A set none of whose tokens came here has no top.
-            let seen: Vec<bool> = self.statistics(skill).map(|s| observed(s, name)).collect();
-            let norms = self.norms(skill, name)?;
-            let norms: Vec<&[f64]> = norms
-                .into_iter()
-                .zip(&seen)
-                .filter_map(|(norms, seen)| seen.then_some(norms))
-                .collect();
-            let nothing = || ParamMask::zeros(weight.len());
-            if seen[0] {
-                for set in &mut *sets {
-                    set.skill_count += match self.group {
-                        Group::PerRow => outputs * keep_count(inputs, set.k)?,
-                        _ => keep_count(weight.len(), set.k)?,
-                    };
-                }
-            }
-            if !self.keep_sources {
-                let masks = match seen[0] {
-                    true => weight.select(&norms, self.group, |matrix, norms| {
-                        let (skill, general) = (norms[0], &norms[1..]);
-                        let masks =
-                            isolate(matrix, skill, general, &self.ks, self.rule, self.group)?;
-                        Ok(vec![masks])
-                    })?,
-                    false => vec![sets.iter().map(|_| nothing()).collect()],
-                };
-                for (set, mask) in sets.iter_mut().zip(masks.into_iter().flatten()) {
-                    set.isolated.insert(name, &weight.shape(), mask)?;
-                }
-                continue;
-            }
-            let tops = match norms.is_empty() {
-                true => Vec::new(),
-                false => weight.select(&norms, self.group, |matrix, norms| {
-                    Ok(top_k_each(matrix, norms, &self.ks, self.rule, self.group)?)
-                })?,
-            };
-            let mut tops: Vec<_> = tops.into_iter().map(Vec::into_iter).collect();
+            self.fill_matrix(skill, name, sets)?;
+            self.checkpoint.release(name);
+        }
+        Ok(())
+    }
+
+    fn fill_matrix(&self, skill: &NormStats, name: &str, sets: &mut [IsolatedAtK]) -> Result<()> {
+        let weight = Oriented::new(self.checkpoint, name)?;
+        let (outputs, inputs) = weight.sides();
+        // A set none of whose tokens came here has no top.
+        let seen: Vec<bool> = self.statistics(skill).map(|s| observed(s, name)).collect();
+        let norms = self.norms(skill, name)?;
+        let norms: Vec<&[f64]> = norms
+            .into_iter()
+            .zip(&seen)
+            .filter_map(|(norms, seen)| seen.then_some(norms))
+            .collect();
+        let nothing = || ParamMask::zeros(weight.len());
+        if seen[0] {
             for set in &mut *sets {
-                let mut found = tops.iter_mut().filter_map(Iterator::next);
-                let masks = seen.iter().map(|seen| match seen {
-                    true => found.next().unwrap_or_else(nothing),
-                    false => nothing(),
-                });
-                let masks = masks.collect();
-                set.insert_sources(&self.general, name, &weight.shape(), masks)?;
+                set.skill_count += match self.group {
+                    Group::PerRow => outputs * keep_count(inputs, set.k)?,
+                    _ => keep_count(weight.len(), set.k)?,
+                };
             }
+        }
+        if !self.keep_sources {
+            let masks = match seen[0] {
+                true => weight.select(&norms, self.group, |matrix, norms| {
+                    let (skill, general) = (norms[0], &norms[1..]);
+                    let masks = isolate(matrix, skill, general, &self.ks, self.rule, self.group)?;
+                    Ok(vec![masks])
+                })?,
+                false => vec![sets.iter().map(|_| nothing()).collect()],
+            };
+            for (set, mask) in sets.iter_mut().zip(masks.into_iter().flatten()) {
+                set.isolated.insert(name, &weight.shape(), mask)?;
+            }
+            return Ok(());
+        }
+        let tops = match norms.is_empty() {
+            true => Vec::new(),
+            false => weight.select(&norms, self.group, |matrix, norms| {
+                Ok(top_k_each(matrix, norms, &self.ks, self.rule, self.group)?)
+            })?,
+        };
+        let mut tops: Vec<_> = tops.into_iter().map(Vec::into_iter).collect();
+        for set in &mut *sets {
+            let mut found = tops.iter_mut().filter_map(Iterator::next);
+            let masks = seen.iter().map(|seen| match seen {
+                true => found.next().unwrap_or_else(nothing),
+                false => nothing(),
+            });
+            let masks = masks.collect();
+            set.insert_sources(&self.general, name, &weight.shape(), masks)?;
         }
         Ok(())
     }
