@@ -84,7 +84,8 @@ pub struct Evaluation {
     #[arg(long, value_enum, default_value_t = Dtype::Auto)]
     pub dtype: Dtype,
 
-    /// cpu, cuda or cuda:N
+    /// cpu, cuda or cuda:N; several to spread the model over, with limits for its weights if wanted:
+    /// cuda:0=20GiB,cuda:1=20GiB,cpu
     #[arg(long, default_value = "cpu")]
     pub device: String,
 

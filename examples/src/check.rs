@@ -1,7 +1,6 @@
 //! What can be told of the input before the output folder is taken and anything is computed.
 
-use anyhow::{Context, Result, bail};
-use mathneuro_core::capture::tch::Device;
+use anyhow::{Result, bail};
 use mathneuro_core::{Checkpoint, Operation, ParameterFilter};
 
 use crate::args::{Common, Evaluation};
@@ -63,23 +62,6 @@ fn not_zero(values: &[(&str, usize)]) -> Result<()> {
         Some((flag, _)) => bail!("{flag} is 0; at least 1 is needed"),
         None => Ok(()),
     }
-}
-
-/// `cpu`, `cuda` or `cuda:N`.
-///
-/// # Errors
-/// Anything else.
-pub fn device(text: &str) -> Result<Device> {
-    let index = match text {
-        "cpu" => return Ok(Device::Cpu),
-        "cuda" => Some(0),
-        other => other
-            .strip_prefix("cuda:")
-            .and_then(|index| index.parse().ok()),
-    };
-    index
-        .map(Device::Cuda)
-        .with_context(|| format!("device `{text}` is not cpu, cuda or cuda:N"))
 }
 
 /// The globs, each of which matches one of these weights.

@@ -60,7 +60,7 @@ impl<'a> Measure<'a> {
     /// A device that is not there, weights that are no numbers, a family that is not known, or a task that cannot be
     /// asked.
     pub fn load(&self, shown: &Path) -> Result<Model> {
-        let mut options = LoadOptions::default().with_device(check::device(&self.args.device)?);
+        let mut options = LoadOptions::default().with_placement(self.args.device.parse()?);
         match self.args.dtype {
             Dtype::Auto => {}
             Dtype::Bf16 => options = options.with_dtype(Kind::BFloat16),

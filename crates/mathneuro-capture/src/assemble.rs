@@ -1,6 +1,6 @@
 //! Puts a decoder together: the parts that the configuration calls for, with the tensors that the family's names point to.
 
-use tch::Tensor;
+use tch::{Device, Tensor};
 
 use crate::config::{ExpertsConfig, LayerConfig, ModelConfig, NormKind, QkNorm};
 use crate::error::Result;
@@ -10,16 +10,26 @@ use crate::names::{Names, QkvNames, UpNames};
 use crate::parts::{
     Attention, Block, DenseMlp, Experts, Linear, Mlp, MlpSites, Norm, Positions, QkvOrder, Rotary,
 };
+use crate::placement::Placement;
 
 /// The tensors of a model.
 pub(crate) struct Decoder {
     pub(crate) embedding: Tensor,
     /// A table of learned positions.
     pub(crate) learned_positions: Option<Tensor>,
-    pub(crate) blocks: Vec<Block>,
+    pub(crate) stages: Vec<Stage>,
     pub(crate) norm: Norm,
     pub(crate) head: Linear,
     pub(crate) head_site: String,
+}
+
+/// Neighbouring blocks on one device.
+pub(crate) struct Stage {
+    pub(crate) device: Device,
+    place: usize,
+    /// The index of its first block.
+    pub(crate) first: usize,
+    pub(crate) blocks: Vec<Block>,
     pub(crate) positions: Positions,
 }
 
@@ -28,11 +38,13 @@ pub(crate) fn assemble(
     loader: &mut Loader<'_>,
     config: &ModelConfig,
     names: &Names,
-    device: tch::Device,
+    placement: &Placement,
 ) -> Result<Decoder> {
     let (hidden, vocab) = (config.hidden_size, config.vocab_size);
     let prefixed = |name: &str| format!("{}{name}", names.prefix);
     let embedding_name = names.embedding();
+    let places = places(loader, config, names, placement)?;
+    loader.set_device(placement.device(places.embedding));
     let embedding = loader.tensor(&embedding_name, &[vocab, hidden])?;
     let learned_positions = match config.rope {
         Some(_) => None,
@@ -42,13 +54,33 @@ pub(crate) fn assemble(
         }
     };
     let mut windows: Vec<Option<usize>> = Vec::new();
-    let mut blocks = Vec::with_capacity(config.layers.len());
-    for (index, layer) in config.layers.iter().enumerate() {
-        let known = windows.iter().position(|window| *window == layer.window);
-        let window = known.unwrap_or_else(|| {
+    for layer in &config.layers {
+        if !windows.contains(&layer.window) {
             windows.push(layer.window);
-            windows.len() - 1
-        });
+        }
+    }
+    let mut stages: Vec<Stage> = Vec::new();
+    for (index, (layer, &place)) in config.layers.iter().zip(&places.blocks).enumerate() {
+        let device = placement.device(place);
+        loader.set_device(device);
+        if stages.last().is_none_or(|stage| stage.place != place) {
+            let rotary = config.rope.iter().chain(&config.local_rope);
+            let rotary = rotary.map(|rope| Rotary::new(rope, device));
+            let positions = Positions {
+                rotary: rotary.collect::<Result<_>>()?,
+                windows: windows.clone(),
+                explicit: config.attention_softcap.is_some(),
+            };
+            stages.push(Stage {
+                device,
+                place,
+                first: index,
+                blocks: Vec::new(),
+                positions,
+            });
+        }
+        let same = windows.iter().position(|window| *window == layer.window);
+        let window = same.unwrap_or_default();
         let mut parts = BlockParts {
             loader: &mut *loader,
             config,
@@ -56,8 +88,12 @@ pub(crate) fn assemble(
             layer: *layer,
             block: names.block(index),
         };
-        blocks.push(parts.block(window)?);
+        let block = parts.block(window)?;
+        if let Some(stage) = stages.last_mut() {
+            stage.blocks.push(block);
+        }
     }
+    loader.set_device(placement.device(places.head));
     let norm = load_norm(loader, config, &prefixed(names.final_norm), config.norm)?;
     let head_name = loader.first_of(names.heads);
     let head_site = format!("{head_name}.input");
@@ -76,20 +112,49 @@ pub(crate) fn assemble(
         );
         loader.linear(layer, hidden, config.head_bias, &head_site)?
     };
-    let rotary = config.rope.iter().chain(&config.local_rope);
-    let rotary = rotary.map(|rope| Rotary::new(rope, device));
     Ok(Decoder {
         embedding,
         learned_positions,
-        blocks,
+        stages,
         norm,
         head,
         head_site,
-        positions: Positions {
-            rotary: rotary.collect::<Result<_>>()?,
-            windows,
-            explicit: config.attention_softcap.is_some(),
-        },
+    })
+}
+
+/// Where the parts go, by place in the order of the devices.
+struct Places {
+    embedding: usize,
+    blocks: Vec<usize>,
+    head: usize,
+}
+
+fn places(
+    loader: &Loader<'_>,
+    config: &ModelConfig,
+    names: &Names,
+    placement: &Placement,
+) -> Result<Places> {
+    let mut bytes = vec![loader.bytes_under(&names.embedding())?];
+    if config.rope.is_none() {
+        bytes[0] += loader.bytes_under(&format!("{}{}", names.prefix, names.positions))?;
+    }
+    for index in 0..config.layers.len() {
+        bytes.push(loader.bytes_under(&format!("{}.", names.block(index)))?);
+    }
+    if !config.tie_word_embeddings {
+        bytes.push(loader.bytes_under(loader.first_of(names.heads))?);
+    }
+    let mut blocks = placement.assign(&bytes)?;
+    let embedding = blocks.remove(0);
+    let head = match config.tie_word_embeddings {
+        true => embedding,
+        false => blocks.pop().unwrap_or(embedding),
+    };
+    Ok(Places {
+        embedding,
+        blocks,
+        head,
     })
 }
 

@@ -27,10 +27,11 @@ impl KvCache {
             capacity as i64,
             config.head_dim as i64,
         ];
-        let options = (model.dtype(), model.device());
         // Zeros rather than uninitialised memory: masked positions must not be NaN.
-        let layers = (0..config.num_hidden_layers)
-            .map(|_| {
+        let layers = model
+            .block_devices()
+            .map(|device| {
+                let options = (model.dtype(), device);
                 Ok((
                     Tensor::f_zeros(size, options)?,
                     Tensor::f_zeros(size, options)?,

@@ -74,6 +74,24 @@ pub enum CaptureError {
     /// A device that is not there.
     #[error("device {0} is not available; libtorch finds {1} CUDA devices")]
     NoDevice(String, i64),
+    /// A text that names no devices.
+    #[error("device `{0}` is not cpu, cuda or cuda:N, with a limit like =20GiB if wanted")]
+    BadPlacement(String),
+    /// Devices whose limits are too low for a model.
+    #[error(
+        "the weights take {needed} bytes, and on {placement} there is no room for {part}, {bytes} bytes; \
+         raise a limit or add a device, for example `,cpu`"
+    )]
+    NoRoom {
+        /// The devices with their limits.
+        placement: String,
+        /// Bytes of all weights.
+        needed: u64,
+        /// The first part that finds no place.
+        part: String,
+        /// Its bytes.
+        bytes: u64,
+    },
     /// A token beyond the vocabulary.
     #[error("token id {id} is beyond the vocabulary of {vocab_size}")]
     TokenOutOfRange {

@@ -66,6 +66,7 @@ mod load;
 mod model;
 mod names;
 mod parts;
+mod placement;
 mod recorder;
 mod tokenizer;
 
@@ -80,6 +81,7 @@ pub use hooks::{Hook, Session};
 pub use linear_info::{LinearInfo, LinearPart, Side};
 pub use mathneuro_checkpoint::WeightLayout;
 pub use model::{LoadOptions, Logits, Model};
+pub use placement::Placement;
 pub use recorder::{NormRecorder, TextNormRecorder};
 pub use tch;
 pub use tokenizer::TextTokenizer;

@@ -72,7 +72,7 @@ impl<'c> Loader<'c> {
             checkpoint,
             names,
             bare,
-            device: options.device,
+            device: Device::Cpu,
             dtype: Kind::Float,
             parameters: BTreeMap::new(),
             linears: Vec::new(),
@@ -87,6 +87,26 @@ impl<'c> Loader<'c> {
 
     pub(crate) fn dtype(&self) -> Kind {
         self.dtype
+    }
+
+    /// What is loaded from here on goes to this device.
+    pub(crate) fn set_device(&mut self, device: Device) {
+        self.device = device;
+    }
+
+    /// Bytes that the tensors take whose names begin so, once they are loaded.
+    pub(crate) fn bytes_under(&self, prefix: &str) -> Result<u64> {
+        let prefix = self.file_name(prefix);
+        let mut elements = 0;
+        for name in self
+            .checkpoint
+            .names()
+            .filter(|name| name.starts_with(&prefix))
+        {
+            let shape = self.checkpoint.tensor(name)?.shape();
+            elements += shape.iter().map(|size| *size as u64).product::<u64>();
+        }
+        Ok(elements * self.dtype.elt_size_in_bytes() as u64)
     }
 
     /// The name in the file.

@@ -14,14 +14,15 @@ use crate::error::{CaptureError, Result};
 use crate::hooks::{Hook, Hooks, Session};
 use crate::linear_info::LinearInfo;
 use crate::load::{Loader, tensor_from_view};
-use crate::parts::{Look, Plan};
+use crate::parts::{Look, Plan, Text};
+use crate::placement::Placement;
 
 /// Where and in which number format a model runs.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct LoadOptions {
-    /// CPU or a CUDA device.
-    pub device: Device,
+    /// The devices.
+    pub placement: Placement,
     /// The number format of weights and activations; the checkpoint's own if not given.
     pub dtype: Option<Kind>,
 }
@@ -29,7 +30,7 @@ pub struct LoadOptions {
 impl Default for LoadOptions {
     fn default() -> Self {
         Self {
-            device: Device::Cpu,
+            placement: Device::Cpu.into(),
             dtype: None,
         }
     }
@@ -38,8 +39,14 @@ impl Default for LoadOptions {
 impl LoadOptions {
     /// On this device.
     #[must_use]
-    pub fn with_device(mut self, device: Device) -> Self {
-        self.device = device;
+    pub fn with_device(self, device: Device) -> Self {
+        self.with_placement(device.into())
+    }
+
+    /// Spread over these devices.
+    #[must_use]
+    pub fn with_placement(mut self, placement: Placement) -> Self {
+        self.placement = placement;
         self
     }
 
@@ -76,7 +83,6 @@ pub struct Model {
     parameters: BTreeMap<String, Tensor>,
     linears: Vec<LinearInfo>,
     hooks: Hooks,
-    device: Device,
     dtype: Kind,
 }
 
@@ -85,13 +91,14 @@ impl Model {
     ///
     /// # Errors
     /// An unknown `model_type`, a configuration that cannot be used or disagrees with the tensors, missing or unknown
-    /// tensors, a quantised checkpoint, a head that should be tied and is not, a device that is not there.
+    /// tensors, a quantised checkpoint, a head that should be tied and is not, a device that is not there, limits of
+    /// devices that are too low.
     pub fn load(checkpoint: &Checkpoint, options: &LoadOptions) -> Result<Self> {
         let _no_grad = tch::no_grad_guard();
         let (config, names) = crate::families::read(checkpoint.config())?;
-        check_device(options.device)?;
+        options.placement.devices().try_for_each(check_device)?;
         let mut loader = Loader::new(checkpoint, names, options);
-        let decoder = assemble(&mut loader, &config, names, options.device)?;
+        let decoder = assemble(&mut loader, &config, names, &options.placement)?;
         let dtype = loader.dtype();
         let (parameters, linears) = loader.finish()?;
         let multiplier = Tensor::f_from_slice(&[config.embedding_multiplier])?;
@@ -103,7 +110,6 @@ impl Model {
             parameters,
             linears,
             hooks: Hooks::default(),
-            device: options.device,
             dtype,
         })
     }
@@ -123,9 +129,15 @@ impl Model {
         self.config.tie_word_embeddings
     }
 
-    /// Where the model is.
+    /// Where texts come in: the device of the embedding.
     pub fn device(&self) -> Device {
-        self.device
+        self.decoder.embedding.device()
+    }
+
+    /// The device of each block.
+    pub fn block_devices(&self) -> impl Iterator<Item = Device> {
+        let stages = self.decoder.stages.iter();
+        stages.flat_map(|stage| stage.blocks.iter().map(|_| stage.device))
     }
 
     /// The number format of weights and activations.
@@ -177,19 +189,23 @@ impl Model {
     ) -> Result<Option<Tensor>> {
         let _no_grad = tch::no_grad_guard();
         let wanted = self.positions(batch, &logits)?;
-        let plan = Plan::new(
-            batch,
-            cache.as_deref(),
-            &self.decoder.positions,
-            self.dtype,
-            self.device,
-        )?;
         let segments = batch.segments();
         let look = Look::new(&self.hooks, segments);
-        let mut x = self.embed(batch, &plan)?;
-        for (index, block) in self.decoder.blocks.iter().enumerate() {
-            let cache = cache.as_deref_mut().map(|cache| (cache, index));
-            x = block.forward(x, &plan, cache, &look)?;
+        let mut x = self.embed(batch, cache.as_deref())?;
+        for stage in &self.decoder.stages {
+            x = x.f_to_device(stage.device)?;
+            let plan = Plan::new(
+                batch,
+                cache.as_deref(),
+                &stage.positions,
+                self.dtype,
+                stage.device,
+            )?;
+            for (index, block) in stage.blocks.iter().enumerate() {
+                let cache = cache.as_deref_mut();
+                let cache = cache.map(|cache| (cache, stage.first + index));
+                x = block.forward(x, &plan, cache, &look)?;
+            }
         }
         if let Some(cache) = cache {
             for (segment, &slot) in segments.iter().zip(batch.slots()) {
@@ -203,13 +219,13 @@ impl Model {
         Ok(result)
     }
 
-    fn embed(&self, batch: &Batch, plan: &Plan) -> Result<Tensor> {
+    fn embed(&self, batch: &Batch, cache: Option<&KvCache>) -> Result<Tensor> {
         let vocab_size = self.config.vocab_size;
         if let Some(&id) = batch.ids().iter().find(|id| **id as usize >= vocab_size) {
             return Err(CaptureError::TokenOutOfRange { id, vocab_size });
         }
         let ids: Vec<i64> = batch.ids().iter().map(|id| i64::from(*id)).collect();
-        let ids = Tensor::f_from_slice(&ids)?.f_to_device(self.device)?;
+        let ids = Tensor::f_from_slice(&ids)?.f_to_device(self.device())?;
         let look_up =
             |table: &Tensor, ids: &Tensor| Tensor::f_embedding(table, ids, -1, false, false);
         let mut x = look_up(&self.decoder.embedding, &ids)?;
@@ -217,11 +233,14 @@ impl Model {
             x = x.f_mul_scalar(self.embedding_multiplier)?;
         }
         if let Some(table) = &self.decoder.learned_positions {
-            let (length, limit) = (plan.longest(), self.config.max_position_embeddings);
+            let texts = Text::of(batch, cache)?;
+            let length = texts.iter().map(Text::total).max().unwrap_or(0);
+            let limit = self.config.max_position_embeddings;
             if length > limit {
                 return Err(CaptureError::TextTooLong { length, limit });
             }
-            x = x.f_add(&look_up(table, &plan.positions)?)?;
+            let positions = Text::positions(&texts, table.device())?;
+            x = x.f_add(&look_up(table, &positions)?)?;
         }
         Ok(x)
     }
@@ -254,6 +273,7 @@ impl Model {
         look: &Look<'_>,
     ) -> Result<Option<Tensor>> {
         let (decoder, config) = (&self.decoder, &self.config);
+        let x = &x.f_to_device(decoder.norm.weight.device())?;
         let watched = !self.tied_head() && look.watched();
         let nothing = wanted.as_ref().is_some_and(Vec::is_empty);
         if nothing && !watched {
@@ -272,7 +292,7 @@ impl Model {
             return Ok(None);
         }
         if let Some(wanted) = wanted {
-            let wanted = Tensor::f_from_slice(&wanted)?.f_to_device(self.device)?;
+            let wanted = Tensor::f_from_slice(&wanted)?.f_to_device(input.device())?;
             input = input.f_index_select(0, &wanted)?;
             if !watched {
                 input = decoder.norm.forward(&input)?;
@@ -293,7 +313,7 @@ impl std::fmt::Debug for Model {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Model")
             .field("config", &self.config)
-            .field("device", &self.device)
+            .field("device", &self.device())
             .field("dtype", &self.dtype)
             .finish_non_exhaustive()
     }

@@ -17,5 +17,5 @@ pub(crate) use linear::Linear;
 pub(crate) use look::Look;
 pub(crate) use mlp::{DenseMlp, Mlp, MlpSites};
 pub(crate) use norm::Norm;
-pub(crate) use plan::{Plan, Positions};
+pub(crate) use plan::{Plan, Positions, Text};
 pub(crate) use rotary::Rotary;

@@ -29,6 +29,31 @@ pub(crate) struct Text {
 }
 
 impl Text {
+    /// The texts of a batch, each of which has room in its slot.
+    pub(crate) fn of(batch: &Batch, cache: Option<&KvCache>) -> Result<Vec<Self>> {
+        let texts = batch.segments().iter().zip(batch.slots());
+        let texts = texts.map(|(segment, &slot)| {
+            let held = match cache {
+                Some(cache) => cache.reserve(slot, segment.len())?,
+                None => 0,
+            };
+            let segment = segment.clone();
+            Ok(Self {
+                segment,
+                slot,
+                held,
+            })
+        });
+        texts.collect()
+    }
+
+    /// Every token's position in its text.
+    pub(crate) fn positions(texts: &[Self], device: Device) -> Result<Tensor> {
+        let each = texts.iter().flat_map(|text| text.held..text.total());
+        let each: Vec<i64> = each.map(|position| position as i64).collect();
+        Ok(Tensor::f_from_slice(&each)?.f_to_device(device)?)
+    }
+
     pub(crate) fn total(&self) -> usize {
         self.held + self.segment.len()
     }
@@ -36,8 +61,6 @@ impl Text {
 
 pub(crate) struct Plan {
     pub(crate) texts: Vec<Text>,
-    /// Every token's position in its text.
-    pub(crate) positions: Tensor,
     /// Per rotary embedding.
     pub(crate) rotary: Vec<Tables>,
     /// Per window and text: which positions each of its tokens may see. `None` for the plain causal mask, and where there is
@@ -65,22 +88,8 @@ impl Plan {
         kind: Kind,
         device: Device,
     ) -> Result<Self> {
-        let mut texts = Vec::with_capacity(batch.segments().len());
-        let mut positions: Vec<i64> = Vec::with_capacity(batch.ids().len());
-        for (segment, &slot) in batch.segments().iter().zip(batch.slots()) {
-            let held = match cache {
-                Some(cache) => cache.reserve(slot, segment.len())?,
-                None => 0,
-            };
-            positions.extend((held..held + segment.len()).map(|position| position as i64));
-            let segment = segment.clone();
-            texts.push(Text {
-                segment,
-                slot,
-                held,
-            });
-        }
-        let positions = Tensor::f_from_slice(&positions)?.f_to_device(device)?;
+        let texts = Text::of(batch, cache)?;
+        let positions = Text::positions(&texts, device)?;
         let step = match cache {
             Some(_) => Step::new(&texts, &positions, &model.windows, kind)?,
             None => None,
@@ -106,16 +115,10 @@ impl Plan {
             .collect::<Result<_>>()?;
         Ok(Self {
             texts,
-            positions,
             rotary,
             masks,
             step,
         })
-    }
-
-    /// Tokens of the longest text, those held before included.
-    pub(crate) fn longest(&self) -> usize {
-        self.texts.iter().map(Text::total).max().unwrap_or(0)
     }
 }
 

@@ -299,6 +299,27 @@ fn a_device_that_is_not_there_is_an_error() {
     let options = LoadOptions::default().with_device(Device::Cuda(99));
     let error = Model::load(&checkpoint("tiny-llama"), &options).unwrap_err();
     says(&error.to_string(), &["cuda:99"]);
+    let placement = "cpu,cuda:99".parse().unwrap();
+    let options = LoadOptions::default().with_placement(placement);
+    let error = Model::load(&checkpoint("tiny-llama"), &options).unwrap_err();
+    says(&error.to_string(), &["cuda:99"]);
+}
+
+#[test]
+fn limits_of_devices_that_are_too_low_are_an_error_with_the_bytes() {
+    let checkpoint = checkpoint("tiny-llama");
+    // Every tensor of it is in bf16, and none is left out.
+    let bytes = checkpoint.total_bytes();
+    let options = LoadOptions::default().with_placement("cpu=1000".parse().unwrap());
+    let error = Model::load(&checkpoint, &options).unwrap_err();
+    says(&error.to_string(), &["cpu=1000", "the embedding"]);
+    let limit = format!("cpu={}", bytes - 1000);
+    let options = LoadOptions::default().with_placement(limit.parse().unwrap());
+    let error = Model::load(&checkpoint, &options).unwrap_err();
+    says(&error.to_string(), &["there is no room for part 3 of 3"]);
+    let limit = format!("cpu={bytes}");
+    let options = LoadOptions::default().with_placement(limit.parse().unwrap());
+    Model::load(&checkpoint, &options).unwrap();
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! What families have of their own, and the forms in which their checkpoints come.
 
-use mathneuro_capture::{Batch, LoadOptions, Logits, Model};
+use mathneuro_capture::tch::{Cuda, Kind};
+use mathneuro_capture::{Batch, KvCache, LoadOptions, Logits, Model};
 use safetensors::Dtype;
 use serde_json::json;
 
@@ -155,4 +156,51 @@ fn the_checkpoints_own_format_is_that_of_the_embedding() {
     assert_eq!(model.dtype(), mathneuro_capture::tch::Kind::BFloat16);
     let batch = Batch::new(&[[5u32, 6]]).unwrap();
     assert!(model.forward(&batch, None, Logits::Last).is_ok());
+}
+
+/// Logits of a text in two parts that a cache connects, and of all texts at once.
+fn in_parts(model: &Model, texts: &[Vec<u32>]) -> (Vec<f32>, Vec<f32>) {
+    let mut cache = KvCache::new(model, 1, 64).unwrap();
+    let longest = texts.iter().max_by_key(|text| text.len()).unwrap();
+    let (begin, end) = longest.split_at(longest.len() / 2);
+    let mut all = Vec::new();
+    for part in [begin, end] {
+        let batch = Batch::new(&[part]).unwrap();
+        let logits = model.forward(&batch, Some(&mut cache), Logits::All);
+        all.extend(flat(&logits.unwrap().unwrap()));
+    }
+    (all, logits(model, &Batch::new(texts).unwrap()))
+}
+
+#[test]
+fn a_model_that_is_spread_over_devices_is_the_same_model() {
+    for name in FIXTURES {
+        let texts = Golden::of(name).texts();
+        let whole = model(name);
+        let expected = in_parts(&whole, &texts);
+        let spread = |placement: &str| {
+            let options = LoadOptions::default().with_dtype(Kind::Float);
+            let options = options.with_placement(placement.parse().unwrap());
+            Model::load(&checkpoint(name), &options).unwrap()
+        };
+        for placement in ["cpu,cpu", "cpu=1,cpu", "cpu,cpu,cpu,cpu,cpu"] {
+            assert_eq!(
+                in_parts(&spread(placement), &texts),
+                expected,
+                "{name} on {placement}"
+            );
+        }
+        if !Cuda::is_available() {
+            continue;
+        }
+        let model = spread("cpu,cuda:0");
+        assert_eq!(model.block_devices().count(), whole.block_devices().count());
+        let found = in_parts(&model, &texts);
+        for (one, other) in found.1.iter().zip(&expected.1) {
+            assert!((one - other).abs() < 1e-3, "{name}: {one} and {other}");
+        }
+    }
+    if !Cuda::is_available() {
+        println!("Skipped: a model on the CPU and cuda:0, since libtorch finds no CUDA device");
+    }
 }
