@@ -26,6 +26,17 @@ pub enum CaptureError {
         /// What is wrong with it.
         problem: String,
     },
+    /// All experts of a layer in one tensor.
+    #[error(
+        "{name} {shape:?} holds all experts of a layer in one tensor, which is not supported; \
+         save the model with a tensor for each, as transformers 4 does (`experts.0.up_proj.weight`)"
+    )]
+    FusedExperts {
+        /// The first such tensor.
+        name: String,
+        /// Its shape.
+        shape: Vec<usize>,
+    },
     /// Tensors that the configuration calls for are not in the checkpoint.
     #[error("{count} tensors are missing from the checkpoint: {names}")]
     MissingTensors {

@@ -23,6 +23,15 @@ pub(crate) fn tensor_from_view(view: &TensorView<'_>) -> Result<Tensor> {
     Ok(Tensor::f_from_data_size(view.bytes(), &size, kind)?)
 }
 
+/// `...experts.gate_up_proj` and `...experts.down_proj`, `[experts, rows, columns]` each.
+fn is_fused_experts(name: &str) -> bool {
+    let mut ends = ["gate_up_proj", "down_proj"].into_iter();
+    ends.any(|end| {
+        name.strip_suffix(end)
+            .is_some_and(|start| start.ends_with(".experts."))
+    })
+}
+
 fn kind_of(dtype: Dtype) -> Option<Kind> {
     match dtype {
         Dtype::F32 => Some(Kind::Float),
@@ -274,6 +283,11 @@ impl<'c> Loader<'c> {
     /// What was loaded, once nothing is missing and nothing is left over.
     pub(crate) fn finish(self) -> Result<(BTreeMap<String, Tensor>, Vec<LinearInfo>)> {
         if !self.missing.is_empty() {
+            if let Some(name) = self.checkpoint.names().find(|name| is_fused_experts(name)) {
+                let shape = self.checkpoint.tensor(name)?.shape().to_vec();
+                let name = name.to_owned();
+                return Err(CaptureError::FusedExperts { name, shape });
+            }
             return Err(CaptureError::MissingTensors {
                 count: self.missing.len(),
                 names: shorten(&self.missing),

@@ -360,3 +360,27 @@ fn parameters_are_replaced_by_name_and_shape() {
     let error = model.set_parameter("model.layers.7.mlp.up_proj.weight", &view);
     says(&error.unwrap_err().to_string(), &["model.layers.7"]);
 }
+
+#[test]
+fn experts_in_one_tensor_are_named_as_such() {
+    let copy = Copy::of("tiny-qwen3-moe").tensors(|tensors| {
+        let expert = |tensor: &Stored| tensor.name.contains(".experts.0.up_proj");
+        let mut fused = tensors
+            .iter()
+            .find(|tensor| expert(tensor))
+            .unwrap()
+            .clone();
+        tensors.retain(|tensor| !tensor.name.contains(".experts."));
+        let (block, _) = fused.name.split_once(".experts.").unwrap();
+        fused.name = format!("{block}.experts.gate_up_proj");
+        fused.shape.insert(0, 1);
+        tensors.push(fused);
+    });
+    says(
+        &copy.error(),
+        &[
+            "mlp.experts.gate_up_proj [1, ",
+            "all experts of a layer in one tensor",
+        ],
+    );
+}

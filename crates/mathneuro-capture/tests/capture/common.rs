@@ -231,6 +231,7 @@ impl Copy {
     }
 }
 
+#[derive(Clone)]
 pub struct Stored {
     pub name: String,
     pub dtype: safetensors::Dtype,
