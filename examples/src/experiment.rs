@@ -309,10 +309,12 @@ impl Experiment<'_> {
             let there = Checkpoint::open(&target).with_context(again)?;
             let found = there.fingerprint()?;
             let written: Option<String> = self.folder.finished(&note)?;
-            if written.is_some_and(|written| written != found) {
-                bail!("its weights are not those that this run wrote; {}", again());
-            }
-            return self.folder.finish(&note, &found);
+            return match written {
+                Some(written) if written == found => Ok(()),
+                Some(_) => bail!("its weights are not those that this run wrote; {}", again()),
+                // The run was stopped before it could note them.
+                None => self.folder.finish(&note, &found),
+            };
         }
         let masks = self.masks(variant)?.context("an edited row has masks")?;
         edit_checkpoint(

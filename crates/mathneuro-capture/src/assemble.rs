@@ -26,7 +26,6 @@ pub(crate) struct Decoder {
 /// Neighbouring blocks on one device.
 pub(crate) struct Stage {
     pub(crate) device: Device,
-    place: usize,
     /// The index of its first block.
     pub(crate) first: usize,
     pub(crate) blocks: Vec<Block>,
@@ -63,7 +62,7 @@ pub(crate) fn assemble(
     for (index, (layer, &place)) in config.layers.iter().zip(&places.blocks).enumerate() {
         let device = placement.device(place);
         loader.set_device(device);
-        if stages.last().is_none_or(|stage| stage.place != place) {
+        if index == 0 || places.blocks[index - 1] != place {
             let rotary = config.rope.iter().chain(&config.local_rope);
             let rotary = rotary.map(|rope| Rotary::new(rope, device));
             let positions = Positions {
@@ -73,7 +72,6 @@ pub(crate) fn assemble(
             };
             stages.push(Stage {
                 device,
-                place,
                 first: index,
                 blocks: Vec::new(),
                 positions,
