@@ -65,6 +65,7 @@ mod popcount;
 mod set;
 mod set_counts;
 mod set_ops;
+mod words;
 
 pub use bitvec;
 pub use counts::{expected_intersection, expected_jaccard, expected_overlap};
@@ -74,3 +75,4 @@ pub use isa::{ISA_VARIABLE, Isa};
 pub use meta::MaskMeta;
 pub use param::ParamMask;
 pub use set::MaskSet;
+pub use words::Words;

@@ -43,7 +43,7 @@ impl ParamMask {
     fn combine(&self, other: &Self, op: impl Fn(u64, u64) -> u64 + Sync) -> Result<Self> {
         self.check_len(other)?;
         let (a, b) = (self.words(), other.words());
-        let words = if a.len() <= CHUNK {
+        let words: Vec<u64> = if a.len() <= CHUNK {
             a.iter().zip(b).map(|(&a, &b)| op(a, b)).collect()
         } else {
             a.par_iter()

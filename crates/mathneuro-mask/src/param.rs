@@ -2,25 +2,21 @@
 
 use bitvec::order::Lsb0;
 use bitvec::slice::BitSlice;
-use bitvec::vec::BitVec;
+use bitvec::view::BitView;
 use rayon::prelude::*;
 
 use crate::error::{MaskError, Result};
 use crate::ops::CHUNK;
+use crate::words::Words;
 
 /// A bit mask over the elements of one parameter in flat (row-major) order.
 ///
 /// Bits are packed into 64-bit words, the lowest bit first. Bits past the length are always zero, so counts and
 /// comparisons work on whole words.
-#[derive(Clone, Eq)]
+#[derive(Clone, PartialEq, Eq)]
 pub struct ParamMask {
-    bits: BitVec<u64, Lsb0>,
-}
-
-impl PartialEq for ParamMask {
-    fn eq(&self, other: &Self) -> bool {
-        self.len() == other.len() && self.words() == other.words()
-    }
+    len: usize,
+    words: Words,
 }
 
 /// Words needed for this many bits.
@@ -39,8 +35,8 @@ pub(crate) fn tail_mask(len: usize) -> u64 {
 impl ParamMask {
     /// A mask with no bit set.
     pub fn zeros(len: usize) -> Self {
-        // Zeroed by the allocator: pages of a large mask are not touched before they are used.
-        Self::from_clean_words(len, vec![0; words_for(len)])
+        // Pages of a large mask are not touched before they are used.
+        Self::from_clean_words(len, Words::zeroed(words_for(len)))
     }
 
     /// A mask with every bit set.
@@ -69,7 +65,8 @@ impl ParamMask {
     /// # Errors
     /// [`MaskError::WordCount`] when the number of words does not fit, [`MaskError::TailBits`] when bits past the
     /// length are set.
-    pub fn from_words(len: usize, words: Vec<u64>) -> Result<Self> {
+    pub fn from_words(len: usize, words: impl Into<Words>) -> Result<Self> {
+        let words = words.into();
         if words.len() != words_for(len) {
             return Err(MaskError::WordCount {
                 len,
@@ -87,25 +84,24 @@ impl ParamMask {
     }
 
     /// For words whose tail is known to be zero.
-    pub(crate) fn from_clean_words(len: usize, words: Vec<u64>) -> Self {
-        let mut bits = BitVec::from_vec(words);
-        bits.truncate(len);
-        Self { bits }
+    pub(crate) fn from_clean_words(len: usize, words: impl Into<Words>) -> Self {
+        let words = words.into();
+        Self { len, words }
     }
 
     /// Number of elements, set or not.
     pub fn len(&self) -> usize {
-        self.bits.len()
+        self.len
     }
 
     /// Whether the mask has no element at all (not: no bit set).
     pub fn is_empty(&self) -> bool {
-        self.bits.is_empty()
+        self.len == 0
     }
 
     /// The bit at this index, or `None` past the end.
     pub fn get(&self, index: usize) -> Option<bool> {
-        self.bits.get(index).as_deref().copied()
+        self.as_bits().get(index).as_deref().copied()
     }
 
     /// Sets or clears one bit.
@@ -113,32 +109,31 @@ impl ParamMask {
     /// # Errors
     /// [`MaskError::OutOfRange`] past the end.
     pub fn set(&mut self, index: usize, value: bool) -> Result<()> {
-        let len = self.len();
-        let mut bit = self
-            .bits
-            .get_mut(index)
-            .ok_or(MaskError::OutOfRange { index, len })?;
-        *bit = value;
+        let len = self.len;
+        if index >= len {
+            return Err(MaskError::OutOfRange { index, len });
+        }
+        self.words.view_bits_mut::<Lsb0>().set(index, value);
         Ok(())
     }
 
     /// The packed words, the lowest bit first; bits past the length are zero.
     pub fn words(&self) -> &[u64] {
-        self.bits.as_raw_slice()
+        &self.words
     }
 
     pub(crate) fn words_mut(&mut self) -> &mut [u64] {
-        self.bits.as_raw_mut_slice()
+        &mut self.words
     }
 
-    /// The packed words by value.
+    /// The packed words by value; those of a large mask are copied.
     pub fn into_words(self) -> Vec<u64> {
-        self.bits.into_vec()
+        self.words.into_vec()
     }
 
     /// The mask as a slice of bits, with all of bitvec's read-only methods.
     pub fn as_bits(&self) -> &BitSlice<u64, Lsb0> {
-        &self.bits
+        &self.words.view_bits()[..self.len]
     }
 
     /// The indices of the set bits in ascending order.
@@ -152,7 +147,7 @@ impl ParamMask {
     /// [`MaskError::BadRows`] when `cols` does not divide the length.
     pub fn rows(&self, cols: usize) -> Result<impl ExactSizeIterator<Item = &BitSlice<u64, Lsb0>>> {
         self.row_total(cols)?;
-        Ok(self.bits.chunks_exact(cols))
+        Ok(self.as_bits().chunks_exact(cols))
     }
 
     /// The bits of one row of a matrix with `cols` columns.
@@ -167,7 +162,7 @@ impl ParamMask {
                 len: rows,
             });
         }
-        Ok(&self.bits[row * cols..(row + 1) * cols])
+        Ok(&self.as_bits()[row * cols..(row + 1) * cols])
     }
 
     /// Set bits in each row of a matrix with `cols` columns.

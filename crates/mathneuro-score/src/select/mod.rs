@@ -19,7 +19,7 @@ mod scan;
 #[cfg(test)]
 mod tests;
 
-use mathneuro_mask::{Isa, ParamMask};
+use mathneuro_mask::{Isa, ParamMask, Words};
 use rayon::prelude::*;
 
 use crate::error::{Result, ScoreError};
@@ -92,11 +92,11 @@ fn select_with(
         Want::Tops => statistics * keeps.len(),
         Want::Isolated => keeps.len(),
     };
-    let mut masks: Vec<Vec<Vec<u64>>> = (0..outputs)
+    let mut masks: Vec<Vec<Words>> = (0..outputs)
         .map(|_| {
             parts
                 .iter()
-                .map(|part| vec![0; part.len().div_ceil(64)])
+                .map(|part| Words::zeroed(part.len().div_ceil(64)))
                 .collect()
         })
         .collect();
@@ -154,7 +154,7 @@ struct Job<'m> {
 fn pass(
     parts: &[Part<'_>],
     plans: &[Plan],
-    masks: &mut [Vec<Vec<u64>>],
+    masks: &mut [Vec<Words>],
     want: Want,
     options: Options,
 ) -> Vec<Scanned> {
@@ -231,7 +231,7 @@ fn settle(chunks: &[Scanned], plane: usize, keep: usize) -> Option<Cut> {
 
 /// Clears the bits of a plane's undecided elements that are not in, or of those that are in an output that it is taken
 /// away from.
-fn decide(chunks: &[Scanned], plane: usize, cut: Cut, take_away: bool, words: &mut [Vec<u64>]) {
+fn decide(chunks: &[Scanned], plane: usize, cut: Cut, take_away: bool, words: &mut [Words]) {
     let mut ties = cut.ties;
     for chunk in chunks {
         let words = &mut words[chunk.part][chunk.word..];
