@@ -133,7 +133,9 @@ def ours(model, tasks, folder, dtype, batch, threads, program=PROGRAM):
     A second run into the same folder would go on from the first, so the folder must be new.
     """
     folder.mkdir(parents=True)
-    command = [program, "--model", model, "--questions", 0, "--dtype", dtype, "--batch", batch, "--out", folder / "run"]
+    command = [program, "--model", model, "--questions", 0, "--dtype", dtype, "--out", folder / "run"]
+    if batch:
+        command += ["--batch", batch]
     for task, (rows, shots) in tasks.items():
         files = [items.write(folder / f"{task}.jsonl", rows)]
         if shots:

@@ -2,9 +2,9 @@
 
     .venv/bin/python benches/peers/speed.py --model DIR --data FOLDER
 
-Each program runs each task in a process of its own. lm-evaluation-harness gets the batch size that is fastest on the first
---trial items, of those in --batches; a trial that takes longer than the best so far is ended. Nothing else should run on the
-machine meanwhile.
+Each program runs each task in a process of its own. lm-evaluation-harness gets the batch size that takes least time for an item,
+of those in --batches, tried on the first --trial items or on one batch; a trial that takes longer than the best so far is ended.
+Nothing else should run on the machine meanwhile.
 """
 
 import argparse
@@ -28,16 +28,17 @@ def numbers(text):
 
 
 def best_batch(task, rows, args, folder):
-    """The batch size that lm-evaluation-harness is fastest with, and its seconds by batch size (none: ended)."""
+    """The batch size that lm-evaluation-harness is fastest with, and its seconds for an item by batch size (none: ended)."""
     seconds = {}
     for batch in args.batches:
+        tried = rows[: max(args.trial, batch)]
         limit = min((s for s in seconds.values() if s), default=None)
         # What is compared is the evaluation, but only the whole process can be ended: 30 s more for its start.
-        timeout = limit + 30 if limit else None
+        timeout = limit * len(tried) + 30 if limit else None
         task_folder = folder / f"batch-{batch}"
-        _, took = harness.lm_eval(args.model, {task: (rows, [])}, task_folder, args.dtype, batch, args.threads, timeout)
-        seconds[batch] = took and took["evaluate_seconds"]
-        print(f"{task}: trial with batch {batch}: {seconds[batch]} s", file=sys.stderr)
+        _, took = harness.lm_eval(args.model, {task: (tried, [])}, task_folder, args.dtype, batch, args.threads, timeout)
+        seconds[batch] = took and took["evaluate_seconds"] / len(tried)
+        print(f"{task}: trial with batch {batch}: {seconds[batch]} s for an item", file=sys.stderr)
     return min((s, batch) for batch, s in seconds.items() if s)[1], seconds
 
 
@@ -49,7 +50,7 @@ def measure(task, count, args):
     if len(args.batches) == 1:
         batch, trials = args.batches[0], {}
     else:
-        batch, trials = best_batch(task, rows[: args.trial], args, folder / "trial")
+        batch, trials = best_batch(task, rows, args, folder / "trial")
     both, right = {"ours": [], "lm_eval": []}, {}
     for repeat in range(args.repeats):
         # In turn, so that a machine that slows down slows both.
@@ -104,9 +105,9 @@ def main():
     parser.add_argument("--model", required=True, type=Path)
     parser.add_argument("--data", required=True, type=Path)
     parser.add_argument("--items", type=numbers, default=numbers("gsm8k_cot=40,race=60,mmlu=100"))
-    parser.add_argument("--batches", type=lambda text: [int(b) for b in text.split(",")], default=[16, 8, 4, 1])
-    parser.add_argument("--trial", type=int, default=16, help="items that a batch size is tried on")
-    parser.add_argument("--our-batch", type=int, default=16)
+    parser.add_argument("--batches", type=lambda text: [int(b) for b in text.split(",")], default=[16, 40, 8, 4, 1])
+    parser.add_argument("--trial", type=int, default=16, help="items that a batch size is tried on, at least")
+    parser.add_argument("--our-batch", type=int, help="instead of the one that memory decides")
     parser.add_argument("--repeats", type=int, default=1, help="runs of each; the fastest counts")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--dtype", default="bf16", choices=list(harness.DTYPES))

@@ -52,9 +52,10 @@ pub struct Evaluation {
     #[arg(long, default_value_t = 200)]
     pub questions: usize,
 
-    /// Sequences generated at once
-    #[arg(long, default_value_t = 16)]
-    pub batch: usize,
+    /// Sequences generated at once [default: as many as half the memory of the model's weights holds the keys and values of,
+    /// from 16 to 64]
+    #[arg(long)]
+    pub batch: Option<usize>,
 
     /// Longest generated answer, in tokens
     #[arg(long, default_value_t = 256)]

@@ -52,7 +52,7 @@ pub fn fractions(ks: &[f64]) -> Result<()> {
 /// One that is 0.
 pub fn sizes(args: &Evaluation) -> Result<()> {
     not_zero(&[
-        ("--batch", args.batch),
+        ("--batch", args.batch.unwrap_or(1)),
         ("--max-new-tokens", args.max_new_tokens),
     ])
 }

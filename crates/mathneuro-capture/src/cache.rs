@@ -45,6 +45,14 @@ impl KvCache {
         })
     }
 
+    /// Bytes of one slot of so many tokens, in all layers together.
+    pub fn slot_bytes(model: &Model, capacity: usize) -> usize {
+        let config = model.config();
+        let token = 2 * config.num_key_value_heads * config.head_dim;
+        let element = model.dtype().elt_size_in_bytes();
+        model.block_devices().count() * capacity * token * element
+    }
+
     /// Number of slots.
     pub fn slots(&self) -> usize {
         self.lens.len()

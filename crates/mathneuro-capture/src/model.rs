@@ -145,6 +145,12 @@ impl Model {
         self.dtype
     }
 
+    /// Bytes of all parameters together.
+    pub fn weight_bytes(&self) -> usize {
+        let elements: usize = self.parameters.values().map(Tensor::numel).sum();
+        elements * self.dtype.elt_size_in_bytes()
+    }
+
     /// Attaches a hook; it sees every forward pass until the session ends.
     pub fn attach<H: Hook + 'static>(&self, hook: H) -> Session<'_, H> {
         self.hooks.attach(hook)

@@ -3,7 +3,7 @@
 
 use std::collections::VecDeque;
 
-use mathneuro_capture::{Batch, KvCache, Logits};
+use mathneuro_capture::{Batch, KvCache, Logits, Model};
 use serde::{Deserialize, Serialize};
 use tch::{Device, Kind};
 
@@ -24,8 +24,9 @@ pub struct GenerateOptions {
     pub max_new_tokens: usize,
     /// Strings that end an answer; they are not part of it.
     pub stop: Vec<String>,
-    /// Sequences generated side by side.
-    pub batch_size: usize,
+    /// Sequences generated side by side; `None` for as many as half the memory of the model's weights holds the keys and
+    /// values of, from 16 to 64.
+    pub batch_size: Option<usize>,
     /// How tokens are drawn; without it each is the most likely one.
     pub sampling: Option<Sampling>,
 }
@@ -35,7 +36,7 @@ impl Default for GenerateOptions {
         Self {
             max_new_tokens: 256,
             stop: Vec::new(),
-            batch_size: 16,
+            batch_size: None,
             sampling: None,
         }
     }
@@ -56,10 +57,10 @@ impl GenerateOptions {
         self
     }
 
-    /// With this many sequences side by side.
+    /// With this many sequences side by side; `None` lets memory decide.
     #[must_use]
-    pub fn with_batch_size(mut self, batch_size: usize) -> Self {
-        self.batch_size = batch_size;
+    pub fn with_batch_size(mut self, batch_size: impl Into<Option<usize>>) -> Self {
+        self.batch_size = batch_size.into();
         self
     }
 
@@ -120,9 +121,9 @@ impl Engine<'_> {
     ) -> Result<Vec<Generation>> {
         for (name, found) in [
             ("batch_size", options.batch_size),
-            ("max_new_tokens", options.max_new_tokens),
+            ("max_new_tokens", Some(options.max_new_tokens)),
         ] {
-            if found == 0 {
+            if let Some(found @ 0) = found {
                 return Err(EvalError::TooSmall {
                     name,
                     found,
@@ -203,6 +204,13 @@ struct Generator<'e, 'm> {
     keep: Keep<'e>,
 }
 
+/// How many sequences of so many tokens are worth their memory. With few of them the weights are read for few tokens at a time,
+/// and how fast they are read is the limit.
+fn batch_size(model: &Model, capacity: usize) -> usize {
+    let slot = KvCache::slot_bytes(model, capacity).max(1);
+    (model.weight_bytes() / 2 / slot).clamp(16, 64)
+}
+
 type Keep<'e> = &'e mut dyn FnMut(usize, &Generation) -> Result<()>;
 
 impl<'e, 'm> Generator<'e, 'm> {
@@ -217,8 +225,12 @@ impl<'e, 'm> Generator<'e, 'm> {
         let shortest = prompts.iter().map(Vec::len).min().unwrap_or(1);
         let shared = common_prefix(&views).min(shortest - 1);
         let longest = prompts.iter().map(Vec::len).max().unwrap_or(0);
-        let slots = options.batch_size.min(prompts.len());
-        let mut cache = KvCache::new(engine.model, slots + 1, longest + options.max_new_tokens)?;
+        let capacity = longest + options.max_new_tokens;
+        let slots = options
+            .batch_size
+            .unwrap_or_else(|| batch_size(engine.model, capacity))
+            .min(prompts.len());
+        let mut cache = KvCache::new(engine.model, slots + 1, capacity)?;
         if shared > 0 {
             let prefix = Batch::new(&[&prompts[0][..shared]])?.with_slots(&[slots])?;
             engine.forward(Pass::Prefill, &prefix, Some(&mut cache), Logits::None)?;

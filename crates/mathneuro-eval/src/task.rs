@@ -34,8 +34,10 @@ pub struct Task {
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct TaskOptions {
-    /// Sequences generated side by side.
-    pub batch_size: usize,
+    /// Sequences generated side by side; `None` lets memory decide, as [`GenerateOptions::batch_size`] says.
+    ///
+    /// [`GenerateOptions::batch_size`]: crate::GenerateOptions::batch_size
+    pub batch_size: Option<usize>,
     /// Longest generated answer in tokens.
     pub max_new_tokens: usize,
     /// How answers are drawn; without it each token is the most likely one.
@@ -53,7 +55,7 @@ pub struct TaskOptions {
 impl Default for TaskOptions {
     fn default() -> Self {
         Self {
-            batch_size: 16,
+            batch_size: None,
             max_new_tokens: 256,
             sampling: None,
             chat: None,
@@ -65,10 +67,10 @@ impl Default for TaskOptions {
 }
 
 impl TaskOptions {
-    /// With this many sequences side by side.
+    /// With this many sequences side by side; `None` lets memory decide.
     #[must_use]
-    pub fn with_batch_size(mut self, batch_size: usize) -> Self {
-        self.batch_size = batch_size;
+    pub fn with_batch_size(mut self, batch_size: impl Into<Option<usize>>) -> Self {
+        self.batch_size = batch_size.into();
         self
     }
 
