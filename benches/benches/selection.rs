@@ -4,6 +4,7 @@ use half::bf16;
 use mathneuro_benches::{
     Contest, Contests, Goal, KS, keeps, norms, pool, read, thread_counts, threads_label, weights,
 };
+use mathneuro_mask::ParamMask;
 use mathneuro_score::{Group, Rule, WeightMatrix, top_k};
 use tch::{Kind, Tensor};
 
@@ -44,7 +45,7 @@ fn main() -> std::io::Result<()> {
     let mut contests = Contests::new(
         "selection",
         "Exact top-K masks of one bf16 matrix for the eight K of the paper, in one call. `read` sums the same bytes with the \
-         same threads; `obvious` materialises f32 scores and calls `select_nth_unstable_by` for each K (one thread); `torch` \
+         same threads; `read and ones` also makes eight masks with every bit set, in ordinary memory; `obvious` materialises f32 scores and calls `select_nth_unstable_by` for each K (one thread); `torch` \
          calls `topk` on `abs(w) * s` for each K.",
     );
     for (rows, cols) in [(2048, 8192), (14336, 4096)] {
@@ -71,6 +72,10 @@ fn main() -> std::io::Result<()> {
                 })
                 .rival("read", Goal::TimesAtMost(2.0), || {
                     pool.install(|| read(words))
+                })
+                .rival("read and ones", Goal::Shown, || {
+                    let sum = pool.install(|| read(words));
+                    (sum, KS.map(|_| ParamMask::ones(weights.len())))
                 })
                 .rival("obvious", Goal::FasterBy(20.0), || {
                     obvious(&weights, &norms, &keeps)

@@ -174,6 +174,8 @@ impl Lanes for Avx512 {
         }
     }
 
+    // Miri does not know how bytes are compressed.
+    #[cfg(not(miri))]
     #[inline(always)]
     fn places(bits: u64, from: u16, places: &mut [u16; GROUP]) {
         const PLACES: [u8; GROUP] = {

@@ -10,6 +10,8 @@ pub(crate) mod avx512;
 #[cfg(target_arch = "aarch64")]
 pub(crate) mod neon;
 pub(crate) mod portable;
+#[cfg(test)]
+mod tests;
 
 use mathneuro_mask::Isa;
 
