@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 
+use mathneuro_checkpoint::has_file;
 use serde_json::Value;
 use tokenizers::Tokenizer;
 
@@ -43,7 +44,7 @@ impl TextTokenizer {
             path: path.clone(),
             reason,
         };
-        if !path.is_file() {
+        if !has_file(&path).map_err(|error| bad(error.to_string()))? {
             return Err(bad("the file is not there".to_owned()));
         }
         let mut inner = Tokenizer::from_file(&path).map_err(|error| bad(error.to_string()))?;
@@ -159,13 +160,13 @@ fn as_id(value: &Value) -> Option<u32> {
 
 /// The JSON of an optional file.
 fn read(path: &Path) -> Result<Value> {
-    if !path.is_file() {
-        return Ok(Value::Null);
-    }
     let bad = |reason: String| CaptureError::Tokenizer {
         path: path.to_owned(),
         reason,
     };
+    if !has_file(path).map_err(|error| bad(error.to_string()))? {
+        return Ok(Value::Null);
+    }
     let bytes = std::fs::read(path).map_err(|error| bad(error.to_string()))?;
     serde_json::from_slice(&bytes).map_err(|error| bad(error.to_string()))
 }

@@ -6,6 +6,7 @@ use std::path::{Component, Path, PathBuf};
 use serde_json::Value;
 
 use crate::error::{CheckpointError, Result, io};
+use crate::present::has_file;
 use crate::shard::Shard;
 use crate::unique::UniqueMap;
 
@@ -21,18 +22,20 @@ pub(crate) fn open_shards(dir: &Path) -> Result<(Vec<Shard>, Option<Index>)> {
     if !dir.is_dir() {
         return Err(CheckpointError::NoSuchFolder(dir.to_owned()));
     }
+    let there = |path: &Path| has_file(path).map_err(io("read", path));
     let single = dir.join(SINGLE);
-    if dir.join(INDEX).is_file() {
+    let has_single = there(&single)?;
+    if there(&dir.join(INDEX))? {
         let index = Index::read(dir)?;
         let files = index.files()?;
-        if single.is_file() && !files.contains(SINGLE) {
+        if has_single && !files.contains(SINGLE) {
             return Err(CheckpointError::TwoSetsOfWeights {
                 path: dir.to_owned(),
             });
         }
         let shards = files.iter().map(|file| Shard::open(dir.join(file)));
         Ok((shards.collect::<Result<_>>()?, Some(index)))
-    } else if single.is_file() {
+    } else if has_single {
         Ok((vec![Shard::open(single)?], None))
     } else {
         Err(CheckpointError::NotACheckpoint {
@@ -45,15 +48,20 @@ pub(crate) fn open_shards(dir: &Path) -> Result<(Vec<Shard>, Option<Index>)> {
 /// The contents of `config.json`.
 pub(crate) fn read_config(dir: &Path) -> Result<Value> {
     let path = dir.join(CONFIG);
-    if !path.exists() {
+    let bad = |reason: String| CheckpointError::BadJson {
+        path: path.clone(),
+        reason,
+    };
+    // Also, opening a pipe would wait for its other end.
+    if !has_file(&path).map_err(|error| bad(error.to_string()))? {
         return Err(CheckpointError::NoConfig(dir.to_owned()));
     }
-    let config: Value = read_json(&path)?;
+    let bytes = std::fs::read(&path).map_err(io("read", &path))?;
+    let config = parse(&path, &bytes)?;
     if config.is_object() {
         return Ok(config);
     }
-    let reason = "an object is needed".to_owned();
-    Err(CheckpointError::BadJson { path, reason })
+    Err(bad("an object is needed".to_owned()))
 }
 
 /// `model.safetensors.index.json`: which file holds which tensor.
@@ -159,19 +167,6 @@ fn shorten(names: &[&str]) -> String {
         text.push_str(", ...");
     }
     text
-}
-
-fn read_json(path: &Path) -> Result<Value> {
-    // Opening a pipe would wait for its other end.
-    if path.exists() && !path.is_file() {
-        let reason = "it is not a file".to_owned();
-        return Err(CheckpointError::BadJson {
-            path: path.to_owned(),
-            reason,
-        });
-    }
-    let bytes = std::fs::read(path).map_err(io("read", path))?;
-    parse(path, &bytes)
 }
 
 fn parse(path: &Path, bytes: &[u8]) -> Result<Value> {

@@ -630,6 +630,32 @@ fn a_configuration_that_is_none() {
     assert_eq!(bad_json(dir.path(), "config.json"), "it is not a file");
 }
 
+#[cfg(unix)]
+#[test]
+fn a_link_that_leads_nowhere_is_not_taken_for_a_file_that_never_was() {
+    for name in [
+        "config.json",
+        "model.safetensors",
+        "model.safetensors.index.json",
+    ] {
+        for target in ["/nowhere/at/all", name] {
+            let dir = tempdir().unwrap();
+            single(dir.path(), &tensors());
+            write(dir.path(), "config.json", "{}");
+            let _ = fs::remove_file(dir.path().join(name));
+            std::os::unix::fs::symlink(target, dir.path().join(name)).unwrap();
+            let mut message = error(dir.path()).to_string();
+            let mut cause = std::error::Error::source(&error(dir.path())).map(ToString::to_string);
+            message.push_str(&cause.take().unwrap_or_default());
+            let wanted = format!("it is a symbolic link to {target}, which leads nowhere");
+            assert!(
+                message.contains(&wanted) && message.contains(name),
+                "{message}"
+            );
+        }
+    }
+}
+
 #[test]
 fn no_such_tensor() {
     let dir = two_shards();

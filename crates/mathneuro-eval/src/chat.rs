@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use mathneuro_checkpoint::has_file;
 use minijinja::value::{Kwargs, Serde};
 use minijinja::{AutoEscape, Environment, Error, ErrorKind, Value};
 use serde::{Deserialize, Serialize};
@@ -188,7 +189,7 @@ impl ChatTemplate {
 }
 
 fn read(path: &Path) -> Result<Option<String>> {
-    if !path.is_file() {
+    if !has_file(path).map_err(io("read", path))? {
         return Ok(None);
     }
     let text = std::fs::read_to_string(path);

@@ -1,7 +1,7 @@
 //! What an argument names: a folder or a model, a file or a data set.
 
 use std::fmt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
 use crate::error::{HubError, Result};
@@ -177,6 +177,9 @@ impl FromStr for ModelSource {
         if path.exists() {
             return Err(not("it is a file".to_owned()));
         }
+        if let Some(reason) = leads_nowhere(&path) {
+            return Err(not(reason));
+        }
         text.parse().map(Self::Hub).map_err(|error| match error {
             HubError::BadId { reason, .. } => not(reason),
             other => other,
@@ -201,6 +204,10 @@ impl FromStr for DataSource {
         if path.is_file() {
             return Ok(Self::File(path));
         }
+        if let Some(reason) = leads_nowhere(&path) {
+            let text = text.to_owned();
+            return Err(HubError::NotData { text, reason });
+        }
         text.parse().map(Self::Hub).map_err(|error| match error {
             HubError::BadId { reason, .. } => HubError::NotData {
                 text: text.to_owned(),
@@ -209,6 +216,15 @@ impl FromStr for DataSource {
             other => other,
         })
     }
+}
+
+/// What there is to say of a symbolic link to nothing.
+fn leads_nowhere(path: &Path) -> Option<String> {
+    let target = path.read_link().ok().filter(|_| !path.exists())?;
+    let target = target.display();
+    Some(format!(
+        "it is a symbolic link to {target}, which leads nowhere"
+    ))
 }
 
 fn bad(text: &str, reason: &str) -> HubError {

@@ -339,6 +339,25 @@ fn a_missing_or_broken_tokenizer_is_an_error_with_its_path() {
     }
 }
 
+#[cfg(unix)]
+#[test]
+fn a_tokenizer_file_that_is_a_link_to_nowhere_is_not_left_out() {
+    for name in [
+        "tokenizer.json",
+        "tokenizer_config.json",
+        "generation_config.json",
+    ] {
+        let copy = Copy::of("tiny-llama");
+        let file = copy.path().join(name);
+        let _ = std::fs::remove_file(&file);
+        std::os::unix::fs::symlink("../../blobs/gone", &file).unwrap();
+        let message = TextTokenizer::from_dir(copy.path())
+            .unwrap_err()
+            .to_string();
+        says(&message, &[name, "../../blobs/gone", "leads nowhere"]);
+    }
+}
+
 #[test]
 fn parameters_are_replaced_by_name_and_shape() {
     let source = checkpoint("tiny-llama");
