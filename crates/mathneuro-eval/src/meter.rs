@@ -59,18 +59,24 @@ impl Meter {
         self.decode.get()
     }
 
-    /// Adds a pass.
+    /// Adds a pass, which is over when all devices are done.
     pub(crate) fn time<T>(
         &self,
         pass: Pass,
         tokens: usize,
-        device: Device,
+        devices: impl Iterator<Item = Device>,
         run: impl FnOnce() -> T,
     ) -> T {
         let begin = Instant::now();
         let result = run();
-        if let Device::Cuda(index) = device {
-            Cuda::synchronize(index as i64);
+        let mut last = None;
+        for device in devices {
+            // Neighbouring blocks are on one device.
+            if let Device::Cuda(index) = device
+                && last.replace(index) != Some(index)
+            {
+                Cuda::synchronize(index as i64);
+            }
         }
         let kind = match pass {
             Pass::Prefill => &self.prefill,
