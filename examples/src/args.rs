@@ -52,8 +52,8 @@ pub struct Evaluation {
     #[arg(long, default_value_t = 200)]
     pub questions: usize,
 
-    /// Sequences generated at once [default: as many as half the memory of the model's weights holds the keys and values of,
-    /// from 16 to 64]
+    /// Sequences generated at once [default: as many as three quarters of the memory of the model's weights hold the keys and
+    /// values of, from 16 to 64]
     #[arg(long)]
     pub batch: Option<usize>,
 

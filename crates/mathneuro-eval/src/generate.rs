@@ -24,8 +24,8 @@ pub struct GenerateOptions {
     pub max_new_tokens: usize,
     /// Strings that end an answer; they are not part of it.
     pub stop: Vec<String>,
-    /// Sequences generated side by side; `None` for as many as half the memory of the model's weights holds the keys and
-    /// values of, from 16 to 64.
+    /// Sequences generated side by side; `None` for as many as three quarters of the memory of the model's weights hold
+    /// the keys and values of, from 16 to 64.
     pub batch_size: Option<usize>,
     /// How tokens are drawn; without it each is the most likely one.
     pub sampling: Option<Sampling>,
@@ -208,7 +208,7 @@ struct Generator<'e, 'm> {
 /// and how fast they are read is the limit.
 fn batch_size(model: &Model, capacity: usize) -> usize {
     let slot = KvCache::slot_bytes(model, capacity).max(1);
-    (model.weight_bytes() / 2 / slot).clamp(16, 64)
+    (model.weight_bytes() / 4 * 3 / slot).clamp(16, 64)
 }
 
 type Keep<'e> = &'e mut dyn FnMut(usize, &Generation) -> Result<()>;
