@@ -11,6 +11,7 @@
 use std::collections::BTreeMap;
 use std::error::Error;
 use std::path::Path;
+use std::process::ExitCode;
 
 use mathneuro_core::score::{SiteNorms, StatsMeta, accumulate_squares};
 use mathneuro_core::{
@@ -31,8 +32,9 @@ fn norms_of(texts: &[ArrayView2<'_, f32>]) -> Option<Array1<f64>> {
 
 /// The norms of a file of raw activations.
 fn norms_from_file(path: &Path) -> Result<NormStats, Box<dyn Error>> {
-    let bytes = std::fs::read(path)?;
-    let file = SafeTensors::deserialize(&bytes)?;
+    let here = |error: &dyn std::fmt::Display| format!("{}: {error}", path.display());
+    let bytes = std::fs::read(path).map_err(|error| here(&error))?;
+    let file = SafeTensors::deserialize(&bytes).map_err(|error| here(&error))?;
     let mut sites: BTreeMap<&str, SiteNorms> = BTreeMap::new();
     let mut texts = 0;
     for (name, tensor) in file.iter() {
@@ -79,7 +81,17 @@ fn norms_from_file(path: &Path) -> Result<NormStats, Box<dyn Error>> {
     Ok(stats)
 }
 
-fn main() -> Result<(), Box<dyn Error>> {
+fn main() -> ExitCode {
+    match run() {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("Error: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run() -> Result<(), Box<dyn Error>> {
     // Norms from arrays: two texts of three and two tokens, four features.
     let (first, second) = ([0.5f32; 12], [2.0f32; 8]);
     let texts = [

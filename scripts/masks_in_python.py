@@ -8,6 +8,7 @@ import torch
 from safetensors import safe_open
 from safetensors.numpy import save_file
 from transformers import AutoModelForCausalLM
+from transformers.pytorch_utils import Conv1D
 
 
 def norms(folder, texts, out):
@@ -24,7 +25,7 @@ def norms(folder, texts, out):
         return add
 
     for name, module in model.named_modules():
-        if isinstance(module, torch.nn.Linear) and not (name == "lm_head" and model.config.tie_word_embeddings):
+        if isinstance(module, (torch.nn.Linear, Conv1D)) and not (name == "lm_head" and model.config.tie_word_embeddings):
             module.register_forward_pre_hook(hook(f"{name}.weight"))
     with torch.no_grad():
         for ids in texts:

@@ -420,8 +420,13 @@ pub(crate) struct RopeFields {
     pub(crate) theta: &'static str,
     pub(crate) default_theta: f64,
     pub(crate) partial: &'static str,
+    /// The rotated share of a head; only a family that has one reads it from the configuration.
     pub(crate) default_partial: f64,
+    pub(crate) may_be_partial: bool,
 }
+
+/// No head is as wide; tables of this size are made before the first weight is looked at.
+const WIDEST_HEAD: usize = 1 << 16;
 
 impl RopeFields {
     pub(crate) const USUAL: Self = Self {
@@ -429,7 +434,17 @@ impl RopeFields {
         default_theta: 10_000.0,
         partial: "partial_rotary_factor",
         default_partial: 1.0,
+        may_be_partial: false,
     };
+
+    /// With a share of each head that is rotated, and what it is where the configuration does not say.
+    pub(crate) const fn partial(self, default_partial: f64) -> Self {
+        Self {
+            default_partial,
+            may_be_partial: true,
+            ..self
+        }
+    }
 
     /// From `rope_parameters` of newer configurations, or `rope_theta` and `rope_scaling` of older ones.
     pub(crate) fn read(
@@ -457,6 +472,13 @@ impl RopeFields {
         head_dim: usize,
         max_positions: usize,
     ) -> Result<RopeConfig> {
+        if !nested.is_null() && !nested.is_object() {
+            let field = match config.get("rope_parameters") {
+                Some(_) => "rope_parameters",
+                None => "rope_scaling",
+            };
+            return Err(bad(field, &format!("is {nested}; an object is needed")));
+        }
         let (outer, nested) = (Fields(config), Fields(nested));
         let pick = |inner: &str, field: &str, default: f64| -> Result<f64> {
             match nested.number_if(inner)? {
@@ -465,7 +487,17 @@ impl RopeFields {
             }
         };
         let theta = pick("rope_theta", self.theta, self.default_theta)?;
+        if theta <= 1.0 {
+            return Err(bad(
+                self.theta,
+                &format!("is {theta}; more than 1 is needed"),
+            ));
+        }
         let partial = pick("partial_rotary_factor", self.partial, self.default_partial)?;
+        if !self.may_be_partial && partial != 1.0 {
+            let problem = format!("is {partial}; this family rotates whole heads");
+            return Err(bad(self.partial, &problem));
+        }
         let rotary_dim = (head_dim as f64 * partial) as usize;
         if partial > 1.0 || rotary_dim == 0 || !rotary_dim.is_multiple_of(2) {
             let problem = format!(
@@ -497,12 +529,7 @@ impl RopeFields {
                     max_position_embeddings: max_positions as f64,
                 }
             }
-            "llama3" => RopeScaling::Llama3 {
-                factor: nested.number("factor")?,
-                low_freq_factor: nested.number("low_freq_factor")?,
-                high_freq_factor: nested.number("high_freq_factor")?,
-                original_max_position_embeddings: original,
-            },
+            "llama3" => llama3(&nested, original)?,
             // The older names of the first models that had factors by frequency.
             "longrope" | "su" => longrope(&nested, rotary_dim, original, max_positions)?,
             "yarn" if by_frequency => longrope(&nested, rotary_dim, original, max_positions)?,
@@ -520,6 +547,23 @@ impl RopeFields {
             scaling,
         })
     }
+}
+
+fn llama3(nested: &Fields<'_>, original: f64) -> Result<RopeScaling> {
+    let low_freq_factor = nested.number("low_freq_factor")?;
+    let high_freq_factor = nested.number("high_freq_factor")?;
+    if high_freq_factor <= low_freq_factor {
+        let problem = format!(
+            "is {high_freq_factor}; more than low_freq_factor ({low_freq_factor}) is needed"
+        );
+        return Err(bad("high_freq_factor", &problem));
+    }
+    Ok(RopeScaling::Llama3 {
+        factor: nested.number("factor")?,
+        low_freq_factor,
+        high_freq_factor,
+        original_max_position_embeddings: original,
+    })
 }
 
 fn yarn(nested: &Fields<'_>, original: f64) -> Result<RopeScaling> {
@@ -552,6 +596,11 @@ fn longrope(
     original: f64,
     max_positions: usize,
 ) -> Result<RopeScaling> {
+    // Its logarithm is divided by.
+    if original <= 1.0 {
+        let problem = format!("is {original}; more than 1 is needed");
+        return Err(bad("original_max_position_embeddings", &problem));
+    }
     let factor = nested.number_or("factor", max_positions as f64 / original)?;
     let inferred = if factor > 1.0 {
         (1.0 + factor.ln() / original.ln()).sqrt()
@@ -606,6 +655,10 @@ impl Sizes {
         if self.head_dim == 0 {
             let problem = format!("gives {} heads less than one element each", self.heads);
             return Err(bad("hidden_size", &problem));
+        }
+        if self.head_dim > WIDEST_HEAD {
+            let problem = format!("is {}; at most {WIDEST_HEAD} is supported", self.head_dim);
+            return Err(bad("head_dim", &problem));
         }
         Ok(ModelConfig {
             model_type: fields.text_or("model_type", "")?.to_owned(),

@@ -47,7 +47,8 @@ impl TextTokenizer {
         if !has_file(&path).map_err(|error| bad(error.to_string()))? {
             return Err(bad("the file is not there".to_owned()));
         }
-        let mut inner = Tokenizer::from_file(&path).map_err(|error| bad(error.to_string()))?;
+        let mut inner =
+            Tokenizer::from_file(&path).map_err(|error| bad(explain(&path, &*error)))?;
         // Texts are cut and never padded by this crate, whatever the file says.
         inner
             .with_truncation(None)
@@ -56,8 +57,7 @@ impl TextTokenizer {
         // A post-processor that names a token which the vocabulary lacks is found by nothing but a panic in there.
         let tried = catch_unwind(AssertUnwindSafe(|| inner.encode_fast("a", true).is_ok()));
         if !tried.unwrap_or(false) {
-            let reason =
-                "it cannot encode a text; its post-processor may name a token that it lacks";
+            let reason = "it cannot encode a text; its model or its post-processor may name a token that it lacks";
             return Err(bad(reason.to_owned()));
         }
         let own = read(&dir.join("tokenizer_config.json"))?;
@@ -68,10 +68,18 @@ impl TextTokenizer {
         };
         let mut eos: BTreeSet<u32> = special("eos_token").into_iter().collect();
         for file in ["config.json", "generation_config.json"] {
-            match read(&dir.join(file))?.get("eos_token_id") {
-                Some(Value::Array(ids)) => eos.extend(ids.iter().filter_map(as_id)),
-                Some(id) => eos.extend(as_id(id)),
-                None => {}
+            let path = dir.join(file);
+            let settings = read(&path)?;
+            let ids = match settings.get("eos_token_id") {
+                None | Some(Value::Null) => continue,
+                Some(Value::Array(ids)) => ids.as_slice(),
+                Some(id) => std::slice::from_ref(id),
+            };
+            for id in ids {
+                eos.insert(as_id(id).ok_or_else(|| CaptureError::Tokenizer {
+                    path: path.clone(),
+                    reason: format!("eos_token_id has {id}; token ids are needed"),
+                })?);
             }
         }
         let in_vocabulary = |text: &&str| inner.token_to_id(text);
@@ -158,7 +166,21 @@ fn as_id(value: &Value) -> Option<u32> {
     value.as_u64().and_then(|id| u32::try_from(id).ok())
 }
 
-/// The JSON of an optional file.
+/// Why `tokenizer.json` cannot be read. The library names the first field that it does not know as any other mistake.
+fn explain(path: &Path, error: &dyn std::fmt::Display) -> String {
+    let json =
+        std::fs::read(path).is_ok_and(|bytes| serde_json::from_slice::<Value>(&bytes).is_ok());
+    if json {
+        format!(
+            "it is JSON, but not a tokenizer that the library tokenizers 0.23 knows ({error}); it may have been written by a newer \
+             one: save it with an older, or look for a newer version of this project"
+        )
+    } else {
+        error.to_string()
+    }
+}
+
+/// The JSON of an optional file: an object.
 fn read(path: &Path) -> Result<Value> {
     let bad = |reason: String| CaptureError::Tokenizer {
         path: path.to_owned(),
@@ -168,5 +190,10 @@ fn read(path: &Path) -> Result<Value> {
         return Ok(Value::Null);
     }
     let bytes = std::fs::read(path).map_err(|error| bad(error.to_string()))?;
-    serde_json::from_slice(&bytes).map_err(|error| bad(error.to_string()))
+    let value: Value = serde_json::from_slice(&bytes).map_err(|error| bad(error.to_string()))?;
+    if value.is_object() {
+        Ok(value)
+    } else {
+        Err(bad("an object is needed".to_owned()))
+    }
 }

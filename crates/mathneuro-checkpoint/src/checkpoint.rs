@@ -322,6 +322,10 @@ fn check_not_quantised(
             "config.json has a `quantization_config`{method}"
         )));
     }
+    // Older folders say it nowhere else.
+    if let Some(name) = tensors.keys().find(|name| name.ends_with(".qweight")) {
+        return Err(quantised(format!("it has packed weights ({name})")));
+    }
     let small = |(_, entry): &(&String, &Entry)| {
         let integer = matches!(entry.dtype, Dtype::BOOL | Dtype::U8 | Dtype::I8);
         entry.dtype.bitsize() <= 8 && !integer

@@ -117,11 +117,13 @@ impl Index {
                 return Err(self.error(format!("shard path `{file}` leaves the folder")));
             }
         }
-        let missing: Vec<&str> = files
-            .iter()
-            .filter(|file| !dir.join(file).is_file())
-            .copied()
-            .collect();
+        let mut missing: Vec<&str> = Vec::new();
+        for &file in &files {
+            let path = dir.join(file);
+            if !has_file(&path).map_err(io("read", &path))? {
+                missing.push(file);
+            }
+        }
         match missing.len() {
             0 => Ok(files),
             1 => Err(self.error(format!("shard {} is missing", missing[0]))),
@@ -170,6 +172,8 @@ fn shorten(names: &[&str]) -> String {
 }
 
 fn parse(path: &Path, bytes: &[u8]) -> Result<Value> {
+    // Some editors of Windows begin a file with a mark of its encoding.
+    let bytes = bytes.strip_prefix(b"\xEF\xBB\xBF").unwrap_or(bytes);
     serde_json::from_slice(bytes).map_err(|error| CheckpointError::BadJson {
         path: path.to_owned(),
         reason: error.to_string(),

@@ -41,6 +41,15 @@ pub(crate) fn read(file: &[u8]) -> Result<Vec<TensorInfo>, String> {
             "it has {found} bytes, 8 are needed for the length of the header"
         ));
     };
+    if length == b"version " {
+        return Err(
+            "it is a pointer of Git LFS, not the weights: fetch them with `git lfs pull`"
+                .to_owned(),
+        );
+    }
+    if length.starts_with(b"GGUF") {
+        return Err("it is a GGUF file, which is not read".to_owned());
+    }
     let length = u64::from_le_bytes(*length);
     if length > MAX_HEADER {
         return Err(format!(

@@ -657,6 +657,27 @@ fn a_link_that_leads_nowhere_is_not_taken_for_a_file_that_never_was() {
 }
 
 #[test]
+fn other_files_under_the_name_of_weights_are_named() {
+    let dir = tempdir().unwrap();
+    write(dir.path(), "config.json", "\u{feff}{}");
+    for (bytes, wanted) in [
+        (
+            &b"version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 1\n"[..],
+            "Git LFS",
+        ),
+        (b"GGUF\x03\0\0\0\0\0\0\0\0\0\0\0", "GGUF"),
+    ] {
+        fs::write(dir.path().join("model.safetensors"), bytes).unwrap();
+        let message = error(dir.path()).to_string();
+        assert!(message.contains(wanted), "{message}");
+    }
+    // A mark of the encoding does not matter.
+    single(dir.path(), &tensors());
+    write(dir.path(), "config.json", "\u{feff}{}");
+    Checkpoint::open(dir.path()).unwrap();
+}
+
+#[test]
 fn no_such_tensor() {
     let dir = two_shards();
     let checkpoint = Checkpoint::open(dir.path()).unwrap();

@@ -71,7 +71,10 @@ pub enum CoreError {
         count: usize,
     },
     /// Selected parameters whose inputs saw no token.
-    #[error("{count} selected parameters saw no token in the texts of `{set}`: {names}")]
+    #[error(
+        "{count} selected parameters (of experts, where the model is a mixture) saw no token in the texts of `{set}`: {names}; more or \
+         other texts may reach them, or exclude them"
+    )]
     Unobserved {
         /// The name of the set of texts.
         set: String,

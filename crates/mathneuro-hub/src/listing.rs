@@ -84,6 +84,7 @@ pub(crate) fn list(api: &Api, options: &HubOptions, kind: Kind, id: &RepoId) -> 
     let repo = kind.repo(id.id(), id.revision());
     let url = format!("{}/api/{}", options.endpoint, repo.api_url());
     let mut wait = Wait::new(options);
+    let mut unreached = false;
     let text = loop {
         // hf-hub's own `info` turns every status into the same error and drops the header that tells a gated
         // repository from one that is not there; its prepared request leaves both to us.
@@ -103,6 +104,19 @@ pub(crate) fn list(api: &Api, options: &HubOptions, kind: Kind, id: &RepoId) -> 
                 }
             }
         };
+        // Where nobody answers the first request of all, there is nothing to wait for: one more try, and the user is told.
+        let fault = match fault {
+            Fault::Passing(error @ (HubError::Unreachable { .. } | HubError::Proxy { .. }))
+                if unreached =>
+            {
+                Fault::Final(error)
+            }
+            other => other,
+        };
+        unreached = matches!(
+            fault,
+            Fault::Passing(HubError::Unreachable { .. } | HubError::Proxy { .. })
+        );
         wait.or_give_up(fault, 0)?;
     };
     let bad = |reason: String| HubError::BadAnswer {

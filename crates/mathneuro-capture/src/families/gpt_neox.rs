@@ -33,8 +33,7 @@ fn config(config: &Value) -> Result<ModelConfig> {
     let rope = RopeFields {
         theta: "rotary_emb_base",
         partial: "rotary_pct",
-        default_partial: 0.25,
-        ..RopeFields::USUAL
+        ..RopeFields::USUAL.partial(0.25)
     };
     let bias = fields.flag_or("attention_bias", true)?;
     let decoder = common(config, rope)?;

@@ -27,7 +27,7 @@ fn config(config: &Value) -> Result<ModelConfig> {
     };
     let mut decoder = common(config, rope)?;
     decoder.norm_eps = fields.number_or("rms_norm_eps", 1e-5)?;
-    same_window(config, &mut decoder)?;
+    same_window(config, &mut decoder, None)?;
     decoder.experts = Some(check_experts(ExpertsConfig {
         count: fields.count("num_local_experts")?,
         per_token: fields.size_or("num_experts_per_tok", Some(2))?,

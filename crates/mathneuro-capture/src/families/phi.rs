@@ -25,10 +25,7 @@ const NAMES: Names = Names {
 fn config(config: &Value) -> Result<ModelConfig> {
     let fields = Fields(config);
     fields.must_be_off("qk_layernorm")?;
-    let rope = RopeFields {
-        default_partial: 0.5,
-        ..RopeFields::USUAL
-    };
+    let rope = RopeFields::USUAL.partial(0.5);
     Ok(ModelConfig {
         norm: NormKind::LayerNorm,
         norm_eps: fields.number_or("layer_norm_eps", 1e-5)?,

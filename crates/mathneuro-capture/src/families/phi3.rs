@@ -21,8 +21,8 @@ const NAMES: Names = Names {
 };
 
 fn config(config: &Value) -> Result<ModelConfig> {
-    let mut decoder = common(config, RopeFields::USUAL)?;
+    let mut decoder = common(config, RopeFields::USUAL.partial(1.0))?;
     decoder.norm_eps = Fields(config).number_or("rms_norm_eps", 1e-5)?;
-    same_window(config, &mut decoder)?;
+    same_window(config, &mut decoder, None)?;
     Ok(decoder)
 }

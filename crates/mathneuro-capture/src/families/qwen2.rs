@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use crate::config::{Fields, ModelConfig, RopeFields, common};
+use crate::config::{Fields, ModelConfig, RopeFields, bad, common};
 use crate::error::Result;
 use crate::families::{Family, like_llama};
 
@@ -23,9 +23,12 @@ fn config(config: &Value) -> Result<ModelConfig> {
 pub(crate) fn late_windows(config: &Value, decoder: &mut ModelConfig) -> Result<()> {
     let fields = Fields(config);
     let window = fields.window(fields.flag_or("use_sliding_window", false)?)?;
-    let first = match fields.present("max_window_layers").and_then(Value::as_u64) {
-        Some(first) => usize::try_from(first).unwrap_or(usize::MAX),
+    let first = match fields.present("max_window_layers") {
         None => 28,
+        Some(value) => value.as_u64().ok_or_else(|| {
+            let problem = format!("is {value}; a whole number is needed");
+            bad("max_window_layers", &problem)
+        })?,
     };
-    fields.windows(&mut decoder.layers, window, |index| index >= first)
+    fields.windows(&mut decoder.layers, window, |index| index as u64 >= first)
 }

@@ -17,7 +17,7 @@ fn config(config: &Value) -> Result<ModelConfig> {
     let fields = Fields(config);
     let mut decoder = qwen3::attention(config)?;
     if fields.flag_or("use_sliding_window", false)? {
-        same_window(config, &mut decoder)?;
+        same_window(config, &mut decoder, None)?;
     }
     // What older and newer versions call it.
     let counts = ["num_experts", "num_local_experts"];

@@ -29,10 +29,7 @@ const PARALLEL: Names = Names {
 
 fn config(config: &Value) -> Result<ModelConfig> {
     let fields = Fields(config);
-    let rope = RopeFields {
-        default_partial: 0.25,
-        ..RopeFields::USUAL
-    };
+    let rope = RopeFields::USUAL.partial(0.25);
     let qk_norm = match fields.flag_or("qk_layernorm", false)? {
         false => QkNorm::None,
         true => QkNorm::EachHead,

@@ -145,6 +145,56 @@ fn quantised_weights_and_other_types_are_named() {
 }
 
 #[test]
+fn packed_weights_are_named_where_only_their_tensors_show_it() {
+    let copy = Copy::of("tiny-llama").tensors(|tensors| {
+        let weight = tensors
+            .iter_mut()
+            .find(|t| t.name.ends_with("o_proj.weight"))
+            .unwrap();
+        weight.name = weight.name.replace("o_proj.weight", "o_proj.qweight");
+    });
+    says(&copy.error(), &["quantised", "o_proj.qweight"]);
+}
+
+#[test]
+fn a_window_that_is_not_mentioned_is_the_familys_own() {
+    let window = |change: fn(&mut serde_json::Map<String, serde_json::Value>)| {
+        let copy = Copy::of("tiny-mistral").config(|c| change(c));
+        load(&copy.open()).config().layers[0].window
+    };
+    // As MistralConfig of transformers has it.
+    assert_eq!(window(|c| drop(c.remove("sliding_window"))), Some(4096));
+    assert_eq!(window(|c| c["sliding_window"] = json!(null)), None);
+    assert_eq!(window(|c| c["sliding_window"] = json!(7)), Some(7));
+}
+
+#[test]
+fn tokenizer_files_that_mean_nothing_are_errors_with_a_reason() {
+    let read = |file: &str, change: &dyn Fn(&mut serde_json::Value)| {
+        let copy = Copy::of("tiny-llama");
+        let path = copy.path().join(file);
+        let text = std::fs::read_to_string(&path).unwrap_or_else(|_| "{}".to_owned());
+        let mut json = serde_json::from_str(&text).unwrap();
+        change(&mut json);
+        std::fs::write(&path, json.to_string()).unwrap();
+        let error = TextTokenizer::from_dir(copy.path()).unwrap_err();
+        error.to_string()
+    };
+    let newer = read("tokenizer.json", &|json| {
+        json["model"]["type"] = json!("Quantum");
+    });
+    says(&newer, &["tokenizer.json", "newer"]);
+    says(
+        &read("tokenizer_config.json", &|json| *json = json!([])),
+        &["an object"],
+    );
+    for id in [json!("</s>"), json!(-1), json!([1, "x"])] {
+        let message = read("config.json", &|json| json["eos_token_id"] = id.clone());
+        says(&message, &["config.json", "eos_token_id"]);
+    }
+}
+
+#[test]
 fn options_that_would_change_results_are_refused_by_name() {
     let set = |name: &str, field: &str, value: serde_json::Value| {
         let copy = Copy::of(name).config(|c| drop(c.insert(field.into(), value)));
@@ -162,8 +212,40 @@ fn options_that_would_change_results_are_refused_by_name() {
     );
     says(
         &rope(json!({"partial_rotary_factor": 0.4})),
-        &["partial_rotary_factor", "3 of the 8"],
+        &["partial_rotary_factor", "0.4", "whole heads"],
     );
+    let message = set(
+        "tiny-phi3",
+        "rope_parameters",
+        json!({"partial_rotary_factor": 0.4}),
+    );
+    says(&message, &["partial_rotary_factor", "an even number"]);
+    // What would divide by zero, or be passed over.
+    for settings in [json!([1]), json!("linear")] {
+        says(&rope(settings), &["rope_parameters", "an object is needed"]);
+    }
+    for theta in [1e-300, 1.0] {
+        says(
+            &rope(json!({"rope_theta": theta})),
+            &["rope_theta", "more than 1"],
+        );
+    }
+    let equal = json!({"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 4.0, "high_freq_factor": 4.0});
+    says(&rope(equal), &["high_freq_factor", "low_freq_factor"]);
+    let original = "original_max_position_embeddings";
+    says(
+        &set("tiny-phi3-longrope", original, json!(1)),
+        &[original, "more than 1"],
+    );
+    // Refused before tables of that size are made.
+    for name in ["tiny-llama", "tiny-gemma2", "tiny-qwen3"] {
+        let message = set(name, "head_dim", json!(2_147_483_646));
+        says(&message, &["head_dim", "2147483646", "65536"]);
+    }
+    for value in [json!(-1), json!("x")] {
+        let message = set("tiny-qwen2-window", "max_window_layers", value);
+        says(&message, &["max_window_layers"]);
+    }
     says(
         &set("tiny-llama", "hidden_act", json!("mish")),
         &["mish", "silu", "gelu_new"],
