@@ -345,19 +345,21 @@ fn quantised_weights() {
     quantised("tensor w is F8_E4M3");
     single(dir.path(), &[("w", "F4", vec![2, 2], bytes(2, 0))]);
     quantised("tensor w is F4");
-    // Codes in plain integers: only the configuration says what they are.
+    // Codes in plain integers: the configuration says what they are, or a name that has become usual.
     single(dir.path(), &[("w.qweight", "I32", vec![1], bytes(4, 0))]);
     let config = r#"{"quantization_config": {"quant_method": "gptq", "bits": 4}}"#;
     write(dir.path(), "config.json", config);
     quantised("config.json has a `quantization_config` (gptq)");
     write(dir.path(), "config.json", r#"{"quantization_config": {}}"#);
     quantised("config.json has a `quantization_config`");
-    // Integers and booleans alone are buffers of usual models.
     write(
         dir.path(),
         "config.json",
         r#"{"quantization_config": null}"#,
     );
+    quantised("it has packed weights (w.qweight)");
+    // Integers and booleans alone are buffers of usual models.
+    single(dir.path(), &[("ids", "I32", vec![1], bytes(4, 0))]);
     Checkpoint::open(dir.path()).unwrap();
     single(dir.path(), &[("attn.bias", "BOOL", vec![4], vec![0; 4])]);
     Checkpoint::open(dir.path()).unwrap();

@@ -217,7 +217,7 @@ fn options_that_would_change_results_are_refused_by_name() {
     let message = set(
         "tiny-phi3",
         "rope_parameters",
-        json!({"partial_rotary_factor": 0.4}),
+        json!({"partial_rotary_factor": 0.5}),
     );
     says(&message, &["partial_rotary_factor", "an even number"]);
     // What would divide by zero, or be passed over.
