@@ -21,13 +21,13 @@ enum Memory {
 impl Words {
     /// So many words, all zero.
     ///
-    /// Where a mask fills large pages up to an eighth, it gets them (on Linux, unless it is set to have none). A page at a
-    /// time of the ordinary ones, to bring in the memory of eight masks takes longer than to read the weights and to
-    /// compare them.
+    /// Where a mask fills two large pages or more, up to an eighth, it gets them (on Linux, unless it is set to have none): to
+    /// bring in memory by ordinary pages takes a good part of the time of a selection. Smaller ones come from the allocator,
+    /// which may have memory that is in already.
     pub fn zeroed(count: usize) -> Self {
         let bytes = count * size_of::<u64>();
         let whole = bytes.next_multiple_of(PAGE);
-        let mapped = if bytes > 0 && whole - bytes <= bytes / 8 {
+        let mapped = if bytes >= 2 * PAGE && whole - bytes <= bytes / 8 {
             MmapMut::map_anon(whole).ok()
         } else {
             None
