@@ -159,7 +159,7 @@ fn packed_weights_are_named_where_only_their_tensors_show_it() {
 #[test]
 fn a_window_that_is_not_mentioned_is_the_familys_own() {
     let window = |change: fn(&mut serde_json::Map<String, serde_json::Value>)| {
-        let copy = Copy::of("tiny-mistral").config(|c| change(c));
+        let copy = Copy::of("tiny-mistral").config(change);
         load(&copy.open()).config().layers[0].window
     };
     // As MistralConfig of transformers has it.
