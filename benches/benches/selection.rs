@@ -45,8 +45,9 @@ fn main() -> std::io::Result<()> {
     let mut contests = Contests::new(
         "selection",
         "Exact top-K masks of one bf16 matrix for the eight K of the paper, in one call. `read` sums the same bytes with the \
-         same threads; `read and ones` also makes eight masks with every bit set, in ordinary memory; `obvious` materialises f32 scores and calls `select_nth_unstable_by` for each K (one thread); `torch` \
-         calls `topk` on `abs(w) * s` for each K.",
+         same threads; `read and ones` also makes eight masks with every bit set, in ordinary memory; `obvious` materialises \
+         f32 scores and calls `select_nth_unstable_by` for each K (one thread); `torch` calls `topk` on `abs(w) * s` for \
+         each K.",
     );
     for (rows, cols) in [(2048, 8192), (14336, 4096)] {
         let (weights, tensor) = weights(rows, cols);

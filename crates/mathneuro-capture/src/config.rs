@@ -473,7 +473,7 @@ impl RopeFields {
         max_positions: usize,
     ) -> Result<RopeConfig> {
         if !nested.is_null() && !nested.is_object() {
-            let field = match config.get("rope_parameters") {
+            let field = match Fields(config).present("rope_parameters") {
                 Some(_) => "rope_parameters",
                 None => "rope_scaling",
             };

@@ -140,6 +140,14 @@ impl Model {
         stages.flat_map(|stage| stage.blocks.iter().map(|_| stage.device))
     }
 
+    /// The devices that a forward pass runs on: of the embedding, of every block in order, and of the head.
+    pub fn devices(&self) -> impl Iterator<Item = Device> {
+        let head = self.decoder.head.weight.device();
+        std::iter::once(self.device())
+            .chain(self.block_devices())
+            .chain([head])
+    }
+
     /// The number format of weights and activations.
     pub fn dtype(&self) -> Kind {
         self.dtype

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 
-use mathneuro_checkpoint::has_file;
+use mathneuro_checkpoint::{has_file, parse_json};
 use serde_json::Value;
 use tokenizers::Tokenizer;
 
@@ -168,12 +168,10 @@ fn as_id(value: &Value) -> Option<u32> {
 
 /// Why `tokenizer.json` cannot be read. The library names the first field that it does not know as any other mistake.
 fn explain(path: &Path, error: &dyn std::fmt::Display) -> String {
-    let json =
-        std::fs::read(path).is_ok_and(|bytes| serde_json::from_slice::<Value>(&bytes).is_ok());
-    if json {
+    if std::fs::read(path).is_ok_and(|bytes| parse_json(&bytes).is_ok()) {
         format!(
-            "it is JSON, but not a tokenizer that the library tokenizers 0.23 knows ({error}); it may have been written by a newer \
-             one: save it with an older, or look for a newer version of this project"
+            "it is JSON, but no tokenizer that this version knows ({error}); a newer library may have written it: save it \
+             with an older one, or look for a newer version of this project"
         )
     } else {
         error.to_string()
@@ -190,7 +188,7 @@ fn read(path: &Path) -> Result<Value> {
         return Ok(Value::Null);
     }
     let bytes = std::fs::read(path).map_err(|error| bad(error.to_string()))?;
-    let value: Value = serde_json::from_slice(&bytes).map_err(|error| bad(error.to_string()))?;
+    let value = parse_json(&bytes).map_err(|error| bad(error.to_string()))?;
     if value.is_object() {
         Ok(value)
     } else {

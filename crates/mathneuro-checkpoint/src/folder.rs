@@ -6,7 +6,7 @@ use std::path::{Component, Path, PathBuf};
 use serde_json::Value;
 
 use crate::error::{CheckpointError, Result, io};
-use crate::present::has_file;
+use crate::present::{has_file, parse_json};
 use crate::shard::Shard;
 use crate::unique::UniqueMap;
 
@@ -172,9 +172,7 @@ fn shorten(names: &[&str]) -> String {
 }
 
 fn parse(path: &Path, bytes: &[u8]) -> Result<Value> {
-    // Some editors of Windows begin a file with a mark of its encoding.
-    let bytes = bytes.strip_prefix(b"\xEF\xBB\xBF").unwrap_or(bytes);
-    serde_json::from_slice(bytes).map_err(|error| CheckpointError::BadJson {
+    parse_json(bytes).map_err(|error| CheckpointError::BadJson {
         path: path.to_owned(),
         reason: error.to_string(),
     })

@@ -32,7 +32,7 @@ mod write;
 pub use checkpoint::{Checkpoint, TensorView};
 pub use error::{CheckpointError, Result};
 pub use layout::WeightLayout;
-pub use present::has_file;
+pub use present::{has_file, parse_json};
 pub use rewrite::{Piece, rewrite, save};
 pub use safetensors::tensor::Dtype;
 pub use shard::Shard;

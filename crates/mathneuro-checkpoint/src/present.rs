@@ -1,7 +1,9 @@
-//! Whether an optional file is there.
+//! Optional files, and JSON ones.
 
 use std::io::{Error, ErrorKind, Result};
 use std::path::Path;
+
+use serde_json::Value;
 
 /// Whether there is a file at this path.
 ///
@@ -23,4 +25,12 @@ pub fn has_file(path: &Path) -> Result<bool> {
             Err(_) => Err(error),
         },
     }
+}
+
+/// The JSON of a file's bytes; the mark of its encoding that some editors begin a file with is passed over.
+///
+/// # Errors
+/// It is no JSON.
+pub fn parse_json(bytes: &[u8]) -> serde_json::Result<Value> {
+    serde_json::from_slice(bytes.strip_prefix(b"\xEF\xBB\xBF").unwrap_or(bytes))
 }

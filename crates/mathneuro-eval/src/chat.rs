@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use mathneuro_checkpoint::has_file;
+use mathneuro_checkpoint::{has_file, parse_json};
 use minijinja::value::{Kwargs, Serde};
 use minijinja::{AutoEscape, Environment, Error, ErrorKind, Value};
 use serde::{Deserialize, Serialize};
@@ -56,7 +56,7 @@ impl ChatTemplate {
     pub fn from_dir(dir: impl AsRef<Path>) -> Result<Self> {
         let dir = dir.as_ref();
         let config = match read(&dir.join("tokenizer_config.json"))? {
-            Some(text) => serde_json::from_str(&text).map_err(|error| EvalError::ChatTemplate {
+            Some(text) => parse_json(text.as_bytes()).map_err(|error| EvalError::ChatTemplate {
                 path: dir.to_owned(),
                 reason: format!("tokenizer_config.json: {error}"),
             })?,

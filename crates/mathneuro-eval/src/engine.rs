@@ -75,7 +75,7 @@ impl<'m> Engine<'m> {
     ) -> Result<Option<Tensor>> {
         let run = || self.model.forward(batch, cache, logits);
         let found = match self.meter {
-            Some(meter) => meter.time(pass, batch.ids().len(), self.model.block_devices(), run),
+            Some(meter) => meter.time(pass, batch.ids().len(), self.model.devices(), run),
             None => run(),
         };
         Ok(found?)

@@ -71,7 +71,7 @@ impl Meter {
         let result = run();
         let mut last = None;
         for device in devices {
-            // Neighbouring blocks are on one device.
+            // Neighbours are nearly always on one device.
             if let Device::Cuda(index) = device
                 && last.replace(index) != Some(index)
             {

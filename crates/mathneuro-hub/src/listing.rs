@@ -105,18 +105,15 @@ pub(crate) fn list(api: &Api, options: &HubOptions, kind: Kind, id: &RepoId) -> 
             }
         };
         // Where nobody answers the first request of all, there is nothing to wait for: one more try, and the user is told.
-        let fault = match fault {
-            Fault::Passing(error @ (HubError::Unreachable { .. } | HubError::Proxy { .. }))
-                if unreached =>
-            {
-                Fault::Final(error)
-            }
-            other => other,
-        };
-        unreached = matches!(
+        let nobody = matches!(
             fault,
             Fault::Passing(HubError::Unreachable { .. } | HubError::Proxy { .. })
         );
+        let fault = match fault {
+            Fault::Passing(error) if nobody && unreached => Fault::Final(error),
+            other => other,
+        };
+        unreached = nobody;
         wait.or_give_up(fault, 0)?;
     };
     let bad = |reason: String| HubError::BadAnswer {

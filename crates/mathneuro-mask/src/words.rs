@@ -21,9 +21,9 @@ enum Memory {
 impl Words {
     /// So many words, all zero.
     ///
-    /// Where a mask fills two large pages or more, up to an eighth, it gets them (on Linux, unless it is set to have none): to
-    /// bring in memory by ordinary pages takes a good part of the time of a selection. Smaller ones come from the allocator,
-    /// which may have memory that is in already.
+    /// Where a mask fills two large pages or more, up to an eighth, it gets them (on Linux, unless it is set to have none),
+    /// since new memory is brought in page by page. Smaller ones come from the allocator, which may have memory that is in
+    /// already.
     pub fn zeroed(count: usize) -> Self {
         let bytes = count * size_of::<u64>();
         let whole = bytes.next_multiple_of(PAGE);

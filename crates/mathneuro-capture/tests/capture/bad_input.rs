@@ -188,6 +188,14 @@ fn tokenizer_files_that_mean_nothing_are_errors_with_a_reason() {
         &read("tokenizer_config.json", &|json| *json = json!([])),
         &["an object"],
     );
+    // A mark of the encoding is none of these.
+    let copy = Copy::of("tiny-llama");
+    for file in ["config.json", "tokenizer_config.json"] {
+        let path = copy.path().join(file);
+        let text = std::fs::read_to_string(&path).unwrap();
+        std::fs::write(path, format!("\u{feff}{text}")).unwrap();
+    }
+    TextTokenizer::from_dir(copy.path()).unwrap();
     for id in [json!("</s>"), json!(-1), json!([1, "x"])] {
         let message = read("config.json", &|json| json["eos_token_id"] = id.clone());
         says(&message, &["config.json", "eos_token_id"]);
