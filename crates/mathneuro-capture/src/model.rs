@@ -159,6 +159,15 @@ impl Model {
         elements * self.dtype.elt_size_in_bytes()
     }
 
+    /// Whether attention over texts of at most `capacity` tokens can be worked out for a part of them at a time: the CPU's
+    /// kernel gives the sums that parts are joined with, every token sees all before it, and no score is capped.
+    pub(crate) fn attends_in_parts(&self, capacity: usize) -> bool {
+        let windows = self.config.layers.iter().filter_map(|layer| layer.window);
+        self.config.attention_softcap.is_none()
+            && self.block_devices().all(|device| device == Device::Cpu)
+            && windows.min().is_none_or(|window| window >= capacity)
+    }
+
     /// Attaches a hook; it sees every forward pass until the session ends.
     pub fn attach<H: Hook + 'static>(&self, hook: H) -> Session<'_, H> {
         self.hooks.attach(hook)

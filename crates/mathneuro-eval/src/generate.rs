@@ -195,7 +195,7 @@ struct Generator<'e, 'm> {
     prompts: &'e [Vec<u32>],
     options: &'e GenerateOptions,
     cache: KvCache,
-    /// Tokens that all prompts begin with. They stand in the last slot of the cache.
+    /// Tokens that all prompts begin with, and so all slots of the cache.
     shared: usize,
     waiting: VecDeque<usize>,
     running: Vec<Running>,
@@ -206,8 +206,8 @@ struct Generator<'e, 'm> {
 
 /// How many sequences of so many tokens are worth their memory. With few of them the weights are read for few tokens at a time,
 /// and how fast they are read is the limit.
-fn batch_size(model: &Model, capacity: usize) -> usize {
-    let slot = KvCache::slot_bytes(model, capacity).max(1);
+fn batch_size(model: &Model, capacity: usize, shared: usize) -> usize {
+    let slot = KvCache::slot_bytes(model, capacity, shared).max(1);
     (model.weight_bytes() / 4 * 3 / slot).clamp(16, 64)
 }
 
@@ -228,13 +228,14 @@ impl<'e, 'm> Generator<'e, 'm> {
         let capacity = longest + options.max_new_tokens;
         let slots = options
             .batch_size
-            .unwrap_or_else(|| batch_size(engine.model, capacity))
+            .unwrap_or_else(|| batch_size(engine.model, capacity, shared))
             .min(prompts.len());
-        let mut cache = KvCache::new(engine.model, slots + 1, capacity)?;
+        let mut first = KvCache::new(engine.model, 1, shared)?;
         if shared > 0 {
-            let prefix = Batch::new(&[&prompts[0][..shared]])?.with_slots(&[slots])?;
-            engine.forward(Pass::Prefill, &prefix, Some(&mut cache), Logits::None)?;
+            let prefix = Batch::new(&[&prompts[0][..shared]])?;
+            engine.forward(Pass::Prefill, &prefix, Some(&mut first), Logits::None)?;
         }
+        let cache = first.branch(engine.model, slots, capacity)?;
         // Longest prompts first: what remains at the end is short.
         let mut order: Vec<usize> = (0..prompts.len()).collect();
         order.sort_by_key(|&prompt| std::cmp::Reverse(prompts[prompt].len()));
@@ -251,15 +252,11 @@ impl<'e, 'm> Generator<'e, 'm> {
         })
     }
 
-    fn slots(&self) -> usize {
-        self.cache.slots() - 1
-    }
-
     fn run(mut self, progress: Progress<'_>) -> Result<Vec<Generation>> {
         let total = self.prompts.len();
         let mut reported = 0;
         loop {
-            while self.running.len() < self.slots() && !self.waiting.is_empty() {
+            while self.running.len() < self.cache.slots() && !self.waiting.is_empty() {
                 self.admit()?;
             }
             let done = total - self.waiting.len() - self.running.len();
@@ -281,14 +278,15 @@ impl<'e, 'm> Generator<'e, 'm> {
         let sampling = &self.options.sampling;
         let mut texts: Vec<&[u32]> = Vec::new();
         let mut tokens = 0;
-        while first + texts.len() < self.slots() && (texts.is_empty() || tokens < PREFILL_TOKENS) {
+        while first + texts.len() < self.cache.slots()
+            && (texts.is_empty() || tokens < PREFILL_TOKENS)
+        {
             let Some(prompt) = self.waiting.pop_front() else {
                 break;
             };
             let own = &self.prompts[prompt][self.shared..];
             tokens += own.len();
-            self.cache
-                .copy_prefix(self.slots(), self.running.len(), self.shared)?;
+            self.cache.truncate(self.running.len(), self.shared)?;
             self.running.push(Running {
                 prompt,
                 ids: Vec::new(),

@@ -6,6 +6,7 @@ use tch::{Kind, Tensor};
 
 use crate::cache::KvCache;
 use crate::error::Result;
+use crate::parts::mixed::{Mixed, Sum};
 use crate::parts::{Linear, Norm, Plan, Rotary};
 
 /// How queries, keys and values stand in the product.
@@ -95,9 +96,13 @@ impl Attention {
         for (text, mask) in plan.texts.iter().zip(&plan.masks[self.window.0]) {
             let k = self.spread(&by_head(k, &text.segment)?)?;
             let v = self.spread(&by_head(v, &text.segment)?)?;
-            mixed.push(self.attend(&by_head(q, &text.segment)?, &k, &v, mask.as_ref())?);
+            let q = by_head(q, &text.segment)?;
+            mixed.push(
+                self.attend([&q, &k, &v], mask.as_ref(), Sum::Ignored)?
+                    .values,
+            );
         }
-        Ok(Tensor::f_cat(&mixed, 0)?)
+        self.side_by_side(&Tensor::f_cat(&mixed, 0)?)
     }
 
     fn with_cache(
@@ -109,67 +114,122 @@ impl Attention {
         cache: &mut KvCache,
         layer: usize,
     ) -> Result<Tensor> {
-        if let Some(step) = &plan.step {
-            cache.write_step(layer, &step.place, k, v)?;
-            let slots = plan.texts.len();
-            let (k, v) = cache.read(layer, step.first_slot, slots, step.longest)?;
-            return self.one_token_each(q, &k, &v, Some(&step.masks[self.window.0]));
-        }
+        let sum = match cache.shared(layer) {
+            Some(_) => Sum::Needed,
+            None => Sum::Ignored,
+        };
+        let own = match &plan.step {
+            Some(step) => {
+                cache.write_step(layer, &step.place, k, v)?;
+                let slots = plan.texts.len();
+                let (k, v) = cache.read(layer, step.first_slot, slots, step.longest)?;
+                let mask = &step.masks[self.window.0];
+                self.one_token_each([q, &k, &v], Some(mask), sum)?
+            }
+            None => self.text_by_text([q, k, v], plan, (&mut *cache, layer), sum)?,
+        };
+        self.side_by_side(&match cache.shared(layer) {
+            Some((k, v)) => own.join(&self.all_tokens(q, k, v)?)?,
+            None => own.values,
+        })
+    }
+
+    fn text_by_text(
+        &self,
+        [q, k, v]: [&Tensor; 3],
+        plan: &Plan,
+        (cache, layer): (&mut KvCache, usize),
+        sum: Sum,
+    ) -> Result<Mixed> {
         for text in &plan.texts {
             let heads_first =
                 |x: &Tensor| -> Result<Tensor> { Ok(by_head(x, &text.segment)?.f_squeeze_dim(0)?) };
             let (k, v) = (heads_first(k)?, heads_first(v)?);
-            cache.write(layer, text.slot, text.held, &k, &v)?;
+            cache.write(layer, text.slot, text.start(), &k, &v)?;
         }
         let mut mixed = Vec::with_capacity(plan.texts.len());
         for (text, mask) in plan.texts.iter().zip(&plan.masks[self.window.0]) {
-            let total = text.total();
+            let total = text.own();
             let (k, v) = cache.read(layer, text.slot, 1, total)?;
             if text.segment.len() == 1 {
                 let seen = self.window.1.unwrap_or(total).min(total);
                 let near = |x: &Tensor| x.f_narrow(2, (total - seen) as i64, seen as i64);
                 let q = q.f_narrow(0, text.segment.start as i64, 1)?;
-                mixed.push(self.one_token_each(&q, &near(&k)?, &near(&v)?, None)?);
+                mixed.push(self.one_token_each([&q, &near(&k)?, &near(&v)?], None, sum)?);
             } else {
                 let q = by_head(q, &text.segment)?;
                 let (k, v) = (self.spread(&k)?, self.spread(&v)?);
-                mixed.push(self.attend(&q, &k, &v, mask.as_ref())?);
+                mixed.push(self.attend([&q, &k, &v], mask.as_ref(), sum)?);
             }
         }
-        Ok(Tensor::f_cat(&mixed, 0)?)
+        Mixed::cat(&mixed)
     }
 
     /// One query token per sequence: the query heads that share a key head stand as its query positions, so keys and
     /// values are read where they lie in the cache and never repeated.
     fn one_token_each(
         &self,
-        q: &Tensor,
-        k: &Tensor,
-        v: &Tensor,
+        [q, k, v]: [&Tensor; 3],
         mask: Option<&Tensor>,
-    ) -> Result<Tensor> {
+        sum: Sum,
+    ) -> Result<Mixed> {
         let group = self.heads / self.kv_heads;
         let q = q.f_reshape([-1, self.kv_heads, group, self.head_dim])?;
-        let mixed = self.mix(&q, k, v, mask, false)?;
-        Ok(mixed.f_reshape([-1, self.heads * self.head_dim])?)
+        let mixed = self.mix([&q, k, v], mask, false, sum)?;
+        mixed.reordered(|x| {
+            let rest = &x.size()[3..];
+            Ok(x.f_reshape([&[-1, self.heads], rest].concat())?)
+        })
     }
 
-    /// `q`, `k`, `v` are `[1, heads, tokens, head_dim]`; the result is `[tokens, heads * head_dim]`. Without a mask each
-    /// token sees those before it.
-    fn attend(&self, q: &Tensor, k: &Tensor, v: &Tensor, mask: Option<&Tensor>) -> Result<Tensor> {
-        let mixed = self.mix(q, k, v, mask, mask.is_none())?;
-        Ok(mixed
-            .f_transpose(1, 2)?
-            .f_reshape([-1, self.heads * self.head_dim])?)
+    /// All query tokens against the keys and values `[1, kv_heads, tokens, head_dim]` that all of them see. As above the
+    /// query heads that share a key head stand as query positions, here those of all sequences together.
+    fn all_tokens(&self, q: &Tensor, k: &Tensor, v: &Tensor) -> Result<Mixed> {
+        let (tokens, group) = (q.size()[0], self.heads / self.kv_heads);
+        let q = q.f_reshape([tokens, self.kv_heads, group, self.head_dim])?;
+        let q = q.f_transpose(0, 1)?;
+        let q = q.f_reshape([1, self.kv_heads, tokens * group, self.head_dim])?;
+        let mixed = self.mix([&q, k, v], None, false, Sum::Needed)?;
+        mixed.reordered(|x| {
+            let rest = &x.size()[3..];
+            let x = x.f_reshape([&[self.kv_heads, tokens, group], rest].concat())?;
+            let x = x.f_transpose(0, 1)?;
+            Ok(x.f_reshape([&[tokens, self.heads], rest].concat())?)
+        })
+    }
+
+    /// `q`, `k`, `v` are `[1, heads, tokens, head_dim]`. Without a mask each token sees those before it.
+    fn attend(&self, [q, k, v]: [&Tensor; 3], mask: Option<&Tensor>, sum: Sum) -> Result<Mixed> {
+        let mixed = self.mix([q, k, v], mask, mask.is_none(), sum)?;
+        mixed.reordered(|x| Ok(x.f_transpose(1, 2)?.f_squeeze_dim(0)?))
     }
 
     /// libtorch's kernel; the steps one by one where scores are capped, which it cannot do. (Then the plan gives every
-    /// text of more than one token a mask.)
+    /// text of more than one token a mask, and no cache shares tokens.)
     fn mix(
         &self,
-        q: &Tensor,
-        k: &Tensor,
-        v: &Tensor,
+        [q, k, v]: [&Tensor; 3],
+        mask: Option<&Tensor>,
+        causal: bool,
+        sum: Sum,
+    ) -> Result<Mixed> {
+        if sum == Sum::Needed {
+            let (values, logsumexp) =
+                Tensor::f_internal_scaled_dot_product_flash_attention_for_cpu(
+                    q, k, v, 0.0, causal, mask, self.scale,
+                )?;
+            let logsumexp = Some(logsumexp);
+            return Ok(Mixed { values, logsumexp });
+        }
+        Ok(Mixed {
+            values: self.values([q, k, v], mask, causal)?,
+            logsumexp: None,
+        })
+    }
+
+    fn values(
+        &self,
+        [q, k, v]: [&Tensor; 3],
         mask: Option<&Tensor>,
         causal: bool,
     ) -> Result<Tensor> {
@@ -188,6 +248,11 @@ impl Attention {
         }
         let shares = scores.f_softmax(-1, Kind::Float)?.f_to_kind(v.kind())?;
         Ok(shares.f_matmul(v)?)
+    }
+
+    /// `[tokens, heads, head_dim]` as `[tokens, heads * head_dim]`.
+    fn side_by_side(&self, mixed: &Tensor) -> Result<Tensor> {
+        Ok(mixed.f_reshape([-1, self.heads * self.head_dim])?)
     }
 
     /// Repeats key or value heads for the query heads that share them.

@@ -5,6 +5,7 @@ mod block;
 mod experts;
 mod linear;
 mod look;
+mod mixed;
 mod mlp;
 mod norm;
 mod plan;

@@ -24,13 +24,16 @@ pub(crate) struct Text {
     /// Its new tokens.
     pub(crate) segment: Range<usize>,
     pub(crate) slot: usize,
-    /// Tokens that the slot held before.
+    /// Tokens that the slot held before, those that it shares included.
     pub(crate) held: usize,
+    /// Tokens that all slots begin with: attention to them is a part of its own.
+    pub(crate) shared: usize,
 }
 
 impl Text {
     /// The texts of a batch, each of which has room in its slot.
     pub(crate) fn of(batch: &Batch, cache: Option<&KvCache>) -> Result<Vec<Self>> {
+        let shared = cache.map_or(0, KvCache::shared_tokens);
         let texts = batch.segments().iter().zip(batch.slots());
         let texts = texts.map(|(segment, &slot)| {
             let held = match cache {
@@ -42,6 +45,7 @@ impl Text {
                 segment,
                 slot,
                 held,
+                shared,
             })
         });
         texts.collect()
@@ -57,14 +61,24 @@ impl Text {
     pub(crate) fn total(&self) -> usize {
         self.held + self.segment.len()
     }
+
+    /// Where its new tokens go in its slot.
+    pub(crate) fn start(&self) -> usize {
+        self.held - self.shared
+    }
+
+    /// Tokens that its slot holds with the new ones, without the shared ones.
+    pub(crate) fn own(&self) -> usize {
+        self.total() - self.shared
+    }
 }
 
 pub(crate) struct Plan {
     pub(crate) texts: Vec<Text>,
     /// Per rotary embedding.
     pub(crate) rotary: Vec<Tables>,
-    /// Per window and text: which positions each of its tokens may see. `None` for the plain causal mask, and where there is
-    /// one token.
+    /// Per window and text: which of its slot's tokens each of the new ones may see. `None` for the plain causal mask, and
+    /// where there is one token.
     pub(crate) masks: Vec<Vec<Option<Tensor>>>,
     pub(crate) step: Option<Step>,
 }
@@ -72,9 +86,9 @@ pub(crate) struct Plan {
 /// A decoding step: one token for each of a run of neighbouring slots, in order, each of which has a context.
 pub(crate) struct Step {
     pub(crate) first_slot: usize,
-    /// The longest context, the new token included.
+    /// The longest context in a slot, the new token included.
     pub(crate) longest: usize,
-    /// Per window, which positions each slot's token may see, `[slots, 1, 1, longest]`.
+    /// Per window, which of its tokens each slot's token may see, `[slots, 1, 1, longest]`.
     pub(crate) masks: Vec<Tensor>,
     /// Where the new keys and values go: the slots, and the position in each.
     pub(crate) place: (Tensor, Tensor),
@@ -128,7 +142,7 @@ fn text_mask(
     explicit: bool,
     (kind, device): (Kind, Device),
 ) -> Result<Option<Tensor>> {
-    let (held, new, total) = (text.held as i64, text.segment.len() as i64, text.total());
+    let (held, new, total) = (text.start() as i64, text.segment.len() as i64, text.own());
     let windowed = window.filter(|window| total > *window);
     if new == 1 || (held == 0 && windowed.is_none() && !explicit) {
         return Ok(None);
@@ -157,9 +171,11 @@ impl Step {
         if !is_step {
             return Ok(None);
         }
-        let longest = texts.iter().map(Text::total).max().unwrap_or(0);
+        let longest = texts.iter().map(Text::own).max().unwrap_or(0);
         let options = (Kind::Int64, positions.device());
         let all = Tensor::f_arange(longest as i64, options)?;
+        let shared = texts.first().map_or(0, |text| text.shared);
+        let positions = positions.f_sub_scalar(shared as i64)?;
         let own = positions.f_view([-1, 1, 1, 1])?;
         let held = all.f_le_tensor(&own)?;
         let masks = windows
@@ -178,7 +194,7 @@ impl Step {
             first_slot,
             longest,
             masks,
-            place: (slots, positions.shallow_clone()),
+            place: (slots, positions),
         }))
     }
 }

@@ -111,6 +111,65 @@ fn a_copied_prefix_and_a_truncated_slot_are_as_if_run_anew() {
 }
 
 #[test]
+fn slots_that_begin_with_the_same_tokens_give_the_same_logits() {
+    for name in FIXTURES {
+        let (golden, model) = (Golden::of(name), model(name));
+        // 33 tokens, or 17 where longer ones are rotated otherwise.
+        let (index, shared) = match BY_LENGTH.contains(&name) {
+            true => (2, 5),
+            false => (4, 12),
+        };
+        let text = &golden.texts()[index];
+        let vocab = model.config().vocab_size;
+        let mut first = KvCache::new(&model, 1, text.len()).unwrap();
+        run(&model, &mut first, &[&text[..shared]], &[0]);
+        let mut cache = first.branch(&model, 3, 40).unwrap();
+        assert_eq!((cache.slots(), cache.capacity()), (3, 40));
+        assert_eq!([0, 1, 2].map(|slot| cache.len(slot)), [shared; 3]);
+        let check = |ours: &[f32], places: &[std::ops::Range<usize>]| {
+            let golden = golden.logits(index);
+            let rows = places
+                .iter()
+                .flat_map(|p| &golden[p.start * vocab..p.end * vocab]);
+            close(ours, &rows.copied().collect::<Vec<f32>>(), LIMIT);
+        };
+        // One text that is a single token, one of several tokens; then steps side by side, then one alone.
+        let (a, b) = (shared + 1, shared + 6);
+        let ours = run(
+            &model,
+            &mut cache,
+            &[&text[shared..a], &text[shared..b]],
+            &[0, 1],
+        );
+        check(&ours, &[shared..a, shared..b]);
+        for step in 0..3 {
+            let tokens = [&text[a + step..=a + step], &text[b + step..=b + step]];
+            let ours = run(&model, &mut cache, &tokens, &[0, 1]);
+            check(&ours, &[a + step..a + step + 1, b + step..b + step + 1]);
+        }
+        // More tokens in a slot that has some of its own.
+        cache.copy_prefix(1, 2, b).unwrap();
+        let ours = run(
+            &model,
+            &mut cache,
+            &[&text[b..], &text[a + 3..a + 4]],
+            &[2, 0],
+        );
+        check(&ours, &[b..text.len(), a + 3..a + 4]);
+        // What is shared is never forgotten, and a branch of a branch begins with all of it.
+        cache.truncate(0, 0).unwrap();
+        cache.copy_prefix(2, 1, shared - 1).unwrap();
+        assert_eq!([cache.len(0), cache.len(1)], [shared; 2]);
+        cache.copy_prefix(2, 0, b).unwrap();
+        let mut again = cache.branch(&model, 1, text.len()).unwrap();
+        let ours = run(&model, &mut again, &[&text[b..]], &[0]);
+        check(&ours, &[b..text.len()]);
+        let short = again.branch(&model, 1, b).unwrap_err().to_string();
+        assert!(short.contains(&format!("of {b}")), "{short}");
+    }
+}
+
+#[test]
 fn norms_with_a_cache_are_those_of_the_tokens_that_were_run() {
     let (golden, model) = (Golden::of("tiny-llama"), model("tiny-llama"));
     let texts = golden.texts();
