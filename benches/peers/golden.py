@@ -13,6 +13,7 @@ import items
 
 DATA = harness.HERE.parent.parent / "data"
 FILES = {"gsm8k_cot": "word_problems.jsonl", "race": "passages.jsonl", "mmlu": "knowledge.jsonl"}
+TEXTS = ["prose.txt", "math.txt"]
 
 
 def entry(row, record):
@@ -63,6 +64,12 @@ def main():
             "metrics": {metric: sum(record["right"][metric] for record in found) / len(found) for metric in metrics},
             "items": [entry(place, record) for place, record in zip(places[task], found, strict=True)],
         }
+    rows = [{"text": (DATA / name).read_text(encoding="utf-8")} for name in TEXTS]
+    records, _ = harness.lm_eval(args.model, {"perplexity": (rows, [])}, args.work / "texts", "f32", 1, args.threads)
+    golden["perplexity"] = {
+        f"data/{name}": records["perplexity"][items.key("perplexity", row)]["right"]
+        for name, row in zip(TEXTS, rows, strict=True)
+    }
     args.out.write_text(json.dumps(golden, ensure_ascii=False, indent=1) + "\n", encoding="utf-8")
 
 

@@ -1,6 +1,7 @@
 """Runs both programs on the same items, each in a process of its own, and brings what they found into one form."""
 
 import json
+import math
 import os
 import subprocess
 import sys
@@ -15,6 +16,8 @@ import items
 HERE = Path(__file__).resolve().parent
 TEMPLATES = HERE / "tasks"
 PROGRAM = HERE.parent.parent / "target/release/examples/evaluate"
+# The context that lm-evaluation-harness is given where it is not the model's.
+MAX_LENGTH = {"perplexity": 1024}
 DTYPES = {"f32": "float32", "bf16": "bfloat16"}
 
 
@@ -98,6 +101,10 @@ def lm_eval(model, tasks, folder, dtype, batch, threads, timeout=None):
     out = folder / "samples.json"
     command = [sys.executable, HERE / "lm_eval_run.py", "--model", model, "--dtype", DTYPES[dtype], "--batch", batch]
     command += ["--threads", threads, "--tasks", folder, "--out", out, *[n for many in names.values() for n in many]]
+    lengths = {MAX_LENGTH.get(task) for task in tasks}
+    if lengths != {None}:
+        (length,) = lengths
+        command += ["--max-length", length]
     env = {"OMP_NUM_THREADS": str(threads), "RAYON_NUM_THREADS": str(threads), "TOKENIZERS_PARALLELISM": "true"}
     took = timed(command, folder / "log.txt", env, timeout)
     if took is None:
@@ -112,6 +119,14 @@ def lm_eval(model, tasks, folder, dtype, batch, threads, timeout=None):
 
 def own_record(sample, row):
     """A sample of ours in the form of lm_eval_run.py's."""
+    if "bits_per_byte" in sample:
+        found = {f"{name}_perplexity,none": sample[name] for name in ("word", "byte")}
+        return {
+            "doc": row,
+            "prompt": row["text"],
+            "loglikelihoods": [-sample["bits_per_byte"] * math.log(2)],
+            "right": {**found, "bits_per_byte,none": sample["bits_per_byte"]},
+        }
     record = {"doc": row, "prompt": sample["prompt"]}
     if "output" in sample:
         filters = [name.split(",")[1] for name in sample if name.startswith("exact_match,")]

@@ -22,6 +22,8 @@ KEYS = {
     "piqa": ["goal", "sol1", "sol2"],
     "winogrande": ["sentence", "option1", "option2"],
     "arithmetic": ["context"],
+    "perplexity": ["text"],
+    "minerva_math": ["problem"],
 }
 
 
@@ -142,6 +144,29 @@ def arithmetic(count, seed):
         part = f"{digits}d_{names[word]}"
         ours = {"a": a, "b": b, "word": word, "result": result, "part": part}
         made.append({"context": context, "completion": f" {result}", **ours})
+    return made
+
+
+def texts_from_race(rows):
+    """Texts of five articles each, most of which need more than one window."""
+    articles = [row["article"] for row in rows]
+    return [{"text": "\n\n".join(articles[i : i + 5])} for i in range(0, len(articles), 5)]
+
+
+def math_from_gsm8k(rows, seed):
+    """Questions of GSM8K as problems of MATH, each followed by a sum that small models can do: the answer stands in a box."""
+
+    def latex(text):
+        return text.replace("$", "\\$").replace("%", "\\%")
+
+    draws = random.Random(seed)
+    made = []
+    for row in rows:
+        steps, number = re.sub(r"<<.*?>>", "", row["answer"]).split("#### ")
+        solution = f"{latex(steps.strip())}\nThe answer is $\\boxed{{{number.strip()}}}$."
+        made.append({"problem": latex(row["question"]), "solution": solution})
+        a, b = draws.randint(2, 99), draws.randint(2, 99)
+        made.append({"problem": f"What is ${a} + {b}$?", "solution": f"We have ${a} + {b} = \\boxed{{{a + b}}}$."})
     return made
 
 

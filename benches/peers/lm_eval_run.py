@@ -7,17 +7,24 @@ FOLDER holds task files that are ready to be read; harness.py makes them from ta
 
 import argparse
 import json
+import math
 import os
 import time
 from pathlib import Path
 
+PERPLEXITIES = ("word_perplexity", "byte_perplexity")
+
 
 def generated(sample):
-    """An answer that was generated; lm-evaluation-harness has one sample for each filter."""
+    """An answer that was generated; lm-evaluation-harness has one sample for each filter.
+
+    Without a filter the answer is the whole text, and the metric takes out of it what it compares.
+    """
+    text, answer = sample["resps"][0][0], sample["filtered_resps"][0]
     return {
         "prompt": sample["arguments"][0][0],
-        "text": sample["resps"][0][0],
-        "answers": {sample["filter"]: sample["filtered_resps"][0]},
+        "text": text,
+        "answers": {} if answer == text and sample["filter"] == "none" else {sample["filter"]: answer},
         "right": {f"exact_match,{sample['filter']}": bool(sample["exact_match"])},
     }
 
@@ -33,11 +40,25 @@ def scored(sample):
     }
 
 
+def rolled(sample):
+    """The log-likelihood of a whole text, for a byte; the metrics come as log-likelihood and number of words or bytes."""
+    found = {f"{name},none": math.exp(-total / units) for name in PERPLEXITIES for total, units in [sample[name]]}
+    total, units = sample["bits_per_byte"]
+    return {
+        "prompt": sample["arguments"][0][0],
+        "loglikelihoods": [total / units],
+        "right": {**found, "bits_per_byte,none": -total / units / math.log(2)},
+    }
+
+
+KINDS = {"generate_until": generated, "loglikelihood_rolling": rolled}
+
+
 def collect(samples, kind):
     """One record for each document."""
     records = {}
     for sample in samples:
-        found = generated(sample) if kind == "generate_until" else scored(sample)
+        found = KINDS.get(kind, scored)(sample)
         record = records.setdefault(sample["doc_id"], {"doc": sample["doc"], **found})
         for name in ("answers", "right"):
             record.setdefault(name, {}).update(found.get(name, {}))
@@ -50,6 +71,7 @@ def main():
     parser.add_argument("--dtype", default="float32", choices=["float32", "bfloat16"])
     parser.add_argument("--batch", type=int, default=8)
     parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--max-length", type=int, help="instead of the model's context")
     parser.add_argument("--tasks", required=True, type=Path, help="folder of task files")
     parser.add_argument("--out", required=True, type=Path)
     parser.add_argument("names", nargs="+")
@@ -64,7 +86,7 @@ def main():
     from lm_eval.tasks import TaskManager
 
     torch.set_num_threads(args.threads)
-    model = HFLM(pretrained=args.model, dtype=args.dtype, device="cpu", batch_size=args.batch)
+    model = HFLM(pretrained=args.model, dtype=args.dtype, device="cpu", batch_size=args.batch, max_length=args.max_length)
     loaded = time.perf_counter()
     manager = TaskManager(include_path=str(args.tasks), include_defaults=False)
     results = simple_evaluate(model=model, tasks=args.names, task_manager=manager, batch_size=args.batch)

@@ -35,12 +35,15 @@ def differences(ours, theirs, tolerance):
             found[kind] = [a, b]
 
     compare("prompt", ours["prompt"], theirs["prompt"])
-    for name in set(ours.get("answers", {})) & set(theirs["answers"]):
+    for name in set(ours.get("answers", {})) & set(theirs.get("answers", {})):
         pair = [ours["answers"][name], theirs["answers"][name]]
         if pair[0] != pair[1] and not set(pair) <= INVALID:
             found[f"answer, {name}"] = pair
     for name in set(ours["right"]) & set(theirs["right"]):
-        compare(name, ours["right"][name], theirs["right"][name])
+        pair = [ours["right"][name], theirs["right"][name]]
+        # Right or wrong, or a perplexity.
+        if abs(pair[0] - pair[1]) > tolerance * max(1, abs(pair[1])):
+            found[name] = pair
     if "text" in ours:
         compare("text", ours["text"], theirs["text"])
         return found
@@ -133,6 +136,8 @@ def everything(data, count, seed):
         "hellaswag": items.hellaswag_from_mmlu(mmlu),
         "piqa": items.piqa_from_mmlu(mmlu),
         "winogrande": blanks,
+        "perplexity": items.texts_from_race(race),
+        "minerva_math": items.math_from_gsm8k(gsm8k, seed),
     }
     tasks = {
         task: (items.draw(task, rows, count, seed + i), train if task == "gsm8k" else [])

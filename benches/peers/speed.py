@@ -18,8 +18,13 @@ import harness
 import items
 
 # How many times faster the project wants to be.
-GOALS = {"gsm8k_cot": 4, "race": 3, "mmlu": 3}
-FILES = {"gsm8k_cot": "gsm8k_test.jsonl", "race": "race_dev.jsonl", "mmlu": "mmlu_val.jsonl"}
+GOALS = {"gsm8k_cot": 4, "race": 3, "mmlu": 3, "mmlu_5shot": 3}
+FILES = {
+    "gsm8k_cot": "gsm8k_test.jsonl",
+    "race": "race_dev.jsonl",
+    "mmlu": "mmlu_val.jsonl",
+    "mmlu_5shot": "mmlu_val.jsonl",
+}
 
 
 def numbers(text):
@@ -27,7 +32,7 @@ def numbers(text):
     return {name: int(value) for name, value in (part.split("=") for part in text.split(","))}
 
 
-def best_batch(task, rows, args, folder):
+def best_batch(task, rows, shots, args, folder):
     """The batch size that lm-evaluation-harness is fastest with, and its seconds for an item by batch size (none: ended)."""
     seconds = {}
     for batch in args.batches:
@@ -36,7 +41,8 @@ def best_batch(task, rows, args, folder):
         # What is compared is the evaluation, but only the whole process can be ended: 30 s more for its start.
         timeout = limit * len(tried) + 30 if limit else None
         task_folder = folder / f"batch-{batch}"
-        _, took = harness.lm_eval(args.model, {task: (tried, [])}, task_folder, args.dtype, batch, args.threads, timeout)
+        common = args.model, {task: (tried, shots)}, task_folder, args.dtype
+        _, took = harness.lm_eval(*common, batch, args.threads, timeout)
         seconds[batch] = took and took["evaluate_seconds"] / len(tried)
         print(f"{task}: trial with batch {batch}: {seconds[batch]} s for an item", file=sys.stderr)
     return min((s, batch) for batch, s in seconds.items() if s)[1], seconds
@@ -44,19 +50,23 @@ def best_batch(task, rows, args, folder):
 
 def measure(task, count, args):
     """Both programs on one task."""
-    rows = items.draw(task, items.read(args.data / FILES[task]), count, args.seed)
+    rows, shots = items.read(args.data / FILES[task]), []
+    if task == "mmlu_5shot":
+        rows, shots = items.five_shot(rows, count, args.seed)
+    else:
+        rows = items.draw(task, rows, count, args.seed)
     folder = args.out / task
     shutil.rmtree(folder, ignore_errors=True)
     if len(args.batches) == 1:
         batch, trials = args.batches[0], {}
     else:
-        batch, trials = best_batch(task, rows, args, folder / "trial")
+        batch, trials = best_batch(task, rows, shots, args, folder / "trial")
     both, right = {"ours": [], "lm_eval": []}, {}
     for repeat in range(args.repeats):
         # In turn, so that a machine that slows down slows both.
         for side in ["ours", "lm_eval"] if repeat % 2 == 0 else ["lm_eval", "ours"]:
             where = folder / f"{side}-{repeat}"
-            common = args.model, {task: (rows, [])}, where, args.dtype
+            common = args.model, {task: (rows, shots)}, where, args.dtype
             if side == "ours":
                 records, took = harness.ours(*common, args.our_batch, args.threads, program=args.program)
             else:
@@ -104,7 +114,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--model", required=True, type=Path)
     parser.add_argument("--data", required=True, type=Path)
-    parser.add_argument("--items", type=numbers, default=numbers("gsm8k_cot=40,race=60,mmlu=100"))
+    parser.add_argument("--items", type=numbers, default=numbers("gsm8k_cot=40,race=60,mmlu=100,mmlu_5shot=100"))
     parser.add_argument("--batches", type=lambda text: [int(b) for b in text.split(",")], default=[16, 40, 8, 4, 1])
     parser.add_argument("--trial", type=int, default=16, help="items that a batch size is tried on, at least")
     parser.add_argument("--our-batch", type=int, help="instead of the one that memory decides")

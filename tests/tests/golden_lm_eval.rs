@@ -77,4 +77,19 @@ fn tasks_find_what_the_harness_finds() {
             );
         }
     }
+    // Texts of more than one window.
+    let texts = expected["perplexity"].as_object().unwrap();
+    assert_eq!(texts.len(), 2);
+    for (file, metrics) in texts {
+        let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join(file);
+        let task = Task::builtin("perplexity", &file).unwrap();
+        let found = task.run(&engine, &options, &mut |_, _| true).unwrap();
+        for (metric, value) in metrics.as_object().unwrap() {
+            let (ours, theirs) = (found.metrics[metric].value, value.as_f64().unwrap());
+            assert!(
+                (ours / theirs - 1.0).abs() < 1e-4,
+                "{metric}: {ours}, {theirs}"
+            );
+        }
+    }
 }

@@ -242,6 +242,8 @@ mod avx512 {
         );
         let mut least = _mm512_set1_epi16(i16::MAX);
         let mut most = _mm512_setzero_si512();
+        // Whether a ratio can still be found that is smaller or larger than those found so far.
+        let mut open = true;
         let mut done = first;
         while let (Some(&word), Some(group)) = (words.get(done), group(source, bytes, done)) {
             let old = load(group);
@@ -263,7 +265,7 @@ mod avx512 {
                 if special != 0 {
                     break;
                 }
-                for half in 0..2 {
+                for half in 0..if open { 2 } else { 0 } {
                     let counted = selected[half] & !zero[half];
                     // The lookup takes the lowest six bits; the seventh chooses the table.
                     let upper = _mm512_test_epi16_mask(old[half], _mm512_set1_epi16(0x40));
@@ -272,6 +274,11 @@ mod avx512 {
                     let rank = _mm512_mask_mov_epi16(below, upper, above);
                     least = _mm512_mask_min_epu16(least, counted, least, rank);
                     most = _mm512_mask_max_epu16(most, counted, most, rank);
+                }
+                if open {
+                    let smallest = _mm512_testn_epi16_mask(least, least) != 0;
+                    let largest = _mm512_cmpeq_epi16_mask(most, _mm512_set1_epi16(127)) != 0;
+                    open = !(smallest && largest);
                 }
                 tally.add(word, join(zero), join(changed));
                 store(bytes, done, new);

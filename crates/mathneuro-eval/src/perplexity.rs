@@ -29,9 +29,11 @@ pub struct Perplexity {
 }
 
 impl Engine<'_> {
-    /// The perplexity of a text over windows of at most 1,024 tokens that follow one another: every token is predicted
-    /// once, from the tokens before it in its window. The first window begins with the model's BOS (or EOS) token; in a
-    /// model without one the first token is not predicted.
+    /// The perplexity of a text over windows of at most 1,024 tokens, or the model's context where that is shorter: every
+    /// token is predicted once, from the tokens before it in its window. A window begins with the token that the one before
+    /// predicted last; what is left at the end of the text is predicted from a whole window all the same, as
+    /// lm-evaluation-harness's rolling log-likelihood does. The first window begins with the model's BOS (or EOS) token; in
+    /// a model without one the first token is not predicted.
     ///
     /// # Errors
     /// A text with fewer than two tokens to predict, [`EvalError::Interrupted`].
@@ -54,7 +56,8 @@ impl Engine<'_> {
         while losses.len() < total {
             let start = losses.len();
             let end = total.min(start + window);
-            losses.extend(self.losses(&ids[start..=end])?);
+            let begin = end.saturating_sub(window);
+            losses.extend(&self.losses(&ids[begin..=end])?[start - begin..]);
             report(progress, losses.len(), total)?;
         }
         let sum: f64 = losses.iter().sum();

@@ -29,10 +29,24 @@ multiversion! {
     fn add<E: Element>(bytes: &[u8], acc: &mut [f32]) = add_portable
 }
 
-/// A product and a sum, never fused: the result is the same with every instruction set.
+/// A product and a sum, never fused: the result is the same with every instruction set. Four tokens are added, one after
+/// the other, for each time that a sum is fetched and put back.
 #[inline(always)]
 fn add_portable<E: Element>(bytes: &[u8], acc: &mut [f32]) {
-    for token in bytes.chunks_exact(acc.len() * E::SIZE) {
+    let row = acc.len() * E::SIZE;
+    let mut fours = bytes.chunks_exact(4 * row);
+    for four in &mut fours {
+        let (ab, cd) = four.split_at(2 * row);
+        let ((a, b), (c, d)) = (ab.split_at(row), cd.split_at(row));
+        let [a, b, c, d] = [a, b, c, d].map(|token| token.chunks_exact(E::SIZE));
+        for ((((a, b), c), d), sum) in a.zip(b).zip(c).zip(d).zip(acc.iter_mut()) {
+            for value in [a, b, c, d] {
+                let value = E::read(value);
+                *sum += value * value;
+            }
+        }
+    }
+    for token in fours.remainder().chunks_exact(row) {
         for (value, sum) in token.chunks_exact(E::SIZE).zip(acc.iter_mut()) {
             let value = E::read(value);
             *sum += value * value;
