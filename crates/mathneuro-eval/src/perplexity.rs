@@ -20,7 +20,8 @@ pub struct Perplexity {
     pub tokens: usize,
     /// `exp` of the mean negative log-likelihood per token. The standard error takes tokens as independent.
     pub token: Metric,
-    /// The same per white-space separated word.
+    /// The same per word. Words are what stands between white space, and as in lm-evaluation-harness white space at an end
+    /// of the text has an empty one beyond it.
     pub word: f64,
     /// The same per byte.
     pub byte: f64,
@@ -64,7 +65,7 @@ impl Engine<'_> {
         let n = losses.len() as f64;
         let mean = sum / n;
         let variance = losses.iter().map(|loss| (loss - mean).powi(2)).sum::<f64>() / (n - 1.0);
-        let words = text.split_whitespace().count().max(1) as f64;
+        let words = words(text) as f64;
         let bytes = text.len().max(1) as f64;
         Ok(Perplexity {
             tokens: losses.len(),
@@ -93,5 +94,31 @@ impl Engine<'_> {
         Ok(Vec::<f64>::try_from(
             losses.f_view([-1])?.f_to_kind(Kind::Double)?,
         )?)
+    }
+}
+
+/// The words of a text, at least one.
+pub(crate) fn words(text: &str) -> usize {
+    let ends = [text.chars().next(), text.chars().next_back()];
+    let empty = ends.iter().flatten().filter(|c| c.is_whitespace()).count();
+    (text.split_whitespace().count() + empty).max(1)
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn words_are_counted_as_the_harness_counts_them() {
+        // len(re.split(r"\s+", text)) in Python.
+        for (text, count) in [
+            ("", 1),
+            ("a", 1),
+            ("a b", 2),
+            ("a\n\tb  c", 3),
+            ("a b\n", 3),
+            (" \na b ", 4),
+            (" ", 2),
+        ] {
+            assert_eq!(super::words(text), count, "{text:?}");
+        }
     }
 }

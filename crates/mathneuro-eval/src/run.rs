@@ -11,7 +11,7 @@ use crate::error::{EvalError, Result};
 use crate::generate::{GenerateOptions, StopReason};
 use crate::items::Question;
 use crate::loglik::{Loglik, LoglikItem};
-use crate::perplexity::Perplexity;
+use crate::perplexity::{Perplexity, words};
 use crate::stats::Metric;
 use crate::task::{Skipped, Task, TaskOptions};
 
@@ -464,7 +464,7 @@ fn perplexity_metric(name: &str, texts: &[&str], found: &[Perplexity], seed: u64
     let loss = |index: usize| found[index].tokens as f64 * found[index].token.value.ln();
     let units = |index: usize| match name {
         "token_perplexity" => found[index].tokens as f64,
-        "word_perplexity" => texts[index].split_whitespace().count().max(1) as f64,
+        "word_perplexity" => words(texts[index]) as f64,
         _ => texts[index].len().max(1) as f64,
     };
     let bits = name == "bits_per_byte";
