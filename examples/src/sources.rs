@@ -64,6 +64,7 @@ impl<'a> Sources<'a> {
         let found = with_bar(&id.to_string(), interrupt, |report| {
             Ok(self.hub()?.model(&id, report)?)
         })?;
+        warn(found.unreached, &found.exact);
         Ok(Source {
             path: found.folder,
             exact: found.exact.to_string().into(),
@@ -85,6 +86,7 @@ impl<'a> Sources<'a> {
         let found = with_bar(&id.to_string(), interrupt, |report| {
             Ok(self.hub()?.rows(&id, purpose, report)?)
         })?;
+        warn(found.unreached, &found.exact);
         Ok(Source {
             path: found.file,
             exact: found.exact.to_string().into(),
@@ -167,6 +169,13 @@ fn text(argument: &Path) -> Result<&str> {
     argument
         .to_str()
         .with_context(|| format!("{} is not UTF-8", argument.display()))
+}
+
+/// Says so when the cache had to do instead of the hub.
+fn warn(unreached: Option<String>, exact: &impl std::fmt::Display) {
+    if let Some(why) = unreached {
+        eprintln!("Warning: {why}; the cache has {exact}, which is used");
+    }
 }
 
 fn local(path: PathBuf) -> Source {

@@ -202,8 +202,8 @@ pub enum HubError {
     },
     /// No connection at all.
     #[error(
-        "{endpoint} cannot be reached ({reason}); check the network and HF_ENDPOINT, or set HF_HUB_OFFLINE=1 to use what \
-         the cache holds"
+        "{endpoint} cannot be reached ({reason}), and the cache does not hold all that is needed; check the network and \
+         HF_ENDPOINT; HF_HUB_OFFLINE=1 says which file is missing"
     )]
     Unreachable {
         /// The hub.

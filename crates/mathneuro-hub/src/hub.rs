@@ -28,6 +28,9 @@ pub struct Model {
     pub folder: PathBuf,
     /// The id with the commit that was found: it means the same tomorrow.
     pub exact: RepoId,
+    /// Why the hub was not asked: it could not be reached, and the cache, which had everything, had to do. The revision may
+    /// have moved on since. `None` when the hub was asked, or was not to be.
+    pub unreached: Option<String>,
 }
 
 /// Parquet files of a data set in the cache.
@@ -38,6 +41,9 @@ pub struct Dataset {
     pub files: Vec<PathBuf>,
     /// The id with configuration, split and commit: it means the same tomorrow.
     pub exact: DatasetId,
+    /// Why the hub was not asked: it could not be reached, and the cache, which had everything, had to do. The revision may
+    /// have moved on since. `None` when the hub was asked, or was not to be.
+    pub unreached: Option<String>,
 }
 
 /// A data set's rows as one file.
@@ -48,6 +54,9 @@ pub struct Rows {
     pub file: PathBuf,
     /// The id with configuration, split and commit: it means the same tomorrow.
     pub exact: DatasetId,
+    /// Why the hub was not asked: it could not be reached, and the cache, which had everything, had to do. The revision may
+    /// have moved on since. `None` when the hub was asked, or was not to be.
+    pub unreached: Option<String>,
 }
 
 /// The hub, or without a connection what the cache has of it.
@@ -74,30 +83,38 @@ impl Hub {
         Ok(Self { options, api })
     }
 
-    /// Brings a model's files into the cache: weights as safetensors, configuration, tokenizer, chat template.
+    /// Brings a model's files into the cache: weights as safetensors, configuration, tokenizer, chat template. When the hub
+    /// cannot be reached, a revision that the cache has completely will do.
     ///
     /// # Errors
     /// Any [`HubError`] but those of rows.
     pub fn model(&self, id: &RepoId, progress: OnProgress<'_>) -> Result<Model> {
         let cache = RepoCache::new(&self.options.cache, Kind::Model, id);
-        let commit = if self.options.offline {
-            self.cached_model(&cache, id)?
-        } else {
-            self.fetch_model(&cache, id, progress)?
+        let cached = || self.cached_model(&cache, id);
+        let (commit, unreached) = match self.listing(Kind::Model, id) {
+            None => (cached()?, None),
+            Some(Ok(listing)) => (self.fetch_model(&cache, id, listing, progress)?, None),
+            Some(Err(error)) => instead(error, cached)?,
         };
         Ok(Model {
             folder: cache.snapshot(&commit),
             exact: id.at(&commit)?,
+            unreached,
         })
+    }
+
+    /// What a repository holds; `None` when the hub is not to be asked.
+    fn listing(&self, kind: Kind, id: &RepoId) -> Option<Result<Listing>> {
+        (!self.options.offline).then(|| list(&self.api, &self.options, kind, id))
     }
 
     fn fetch_model(
         &self,
         cache: &RepoCache,
         id: &RepoId,
+        listing: Listing,
         progress: OnProgress<'_>,
     ) -> Result<String> {
-        let listing = list(&self.api, &self.options, Kind::Model, id)?;
         let mut needed = files::model(id.id(), &listing)?;
         let transfer = self.transfer(cache, Kind::Model, id, &listing);
         if let Some(index) = needed.index.take() {
@@ -146,7 +163,7 @@ impl Hub {
         files::shards(id.id(), &fs::read(&path).map_err(io("read", path))?)
     }
 
-    /// Brings the parquet files of one split into the cache.
+    /// Brings the parquet files of one split into the cache. When the hub cannot be reached, those that are there will do.
     ///
     /// # Errors
     /// Any [`HubError`] but those of models and rows.
@@ -156,12 +173,12 @@ impl Hub {
         purpose: Purpose,
         progress: OnProgress<'_>,
     ) -> Result<Dataset> {
-        let found = if self.options.offline {
-            self.cached_dataset(id, purpose)
-        } else {
-            self.fetch_dataset(id, purpose, progress)
+        let cached = || self.cached_dataset(id, purpose);
+        let ((cache, commit, splits), unreached) = match self.listing(Kind::Dataset, id.repo()) {
+            None => (cached()?, None),
+            Some(Ok(listing)) => (self.fetch_dataset(id, listing, purpose, progress)?, None),
+            Some(Err(error)) => instead(error, cached)?,
         };
-        let (cache, commit, splits) = found?;
         let config = match splits.as_slice() {
             [one] => one.config.as_str(),
             _ => ALL,
@@ -175,17 +192,18 @@ impl Hub {
                 .flat_map(|split| &split.files)
                 .map(|file| snapshot.join(file))
                 .collect(),
+            unreached,
         })
     }
 
     fn fetch_dataset(
         &self,
         id: &DatasetId,
+        mut listing: Listing,
         purpose: Purpose,
         progress: OnProgress<'_>,
     ) -> Result<(RepoCache, String, Vec<Split>)> {
         let mut repo = id.repo().clone();
-        let mut listing = list(&self.api, &self.options, Kind::Dataset, &repo)?;
         let is_parquet = |entry: &Entry| entry.name.ends_with(".parquet");
         if !repo.has_revision() && !listing.files.iter().any(is_parquet) {
             let converted = repo.at(CONVERTED)?;
@@ -274,7 +292,11 @@ impl Hub {
         if !file.is_file() {
             write_rows(&file, &dataset.files)?;
         }
-        Ok(Rows { file, exact })
+        Ok(Rows {
+            file,
+            exact,
+            unreached: dataset.unreached,
+        })
     }
 
     fn transfer<'a>(
@@ -306,6 +328,22 @@ impl Hub {
             revision: id.revision().to_owned(),
             cache: self.options.cache.clone(),
         }
+    }
+}
+
+/// What the cache has, and why it is asked, when the error says that nobody answers; the error itself when it says anything
+/// else, or the cache lacks something.
+fn instead<T>(error: HubError, cached: impl FnOnce() -> Result<T>) -> Result<(T, Option<String>)> {
+    let why = match &error {
+        HubError::Unreachable { endpoint, reason } => {
+            format!("{endpoint} cannot be reached ({reason})")
+        }
+        HubError::Proxy { proxy, reason } => format!("the proxy {proxy} fails ({reason})"),
+        _ => return Err(error),
+    };
+    match cached() {
+        Ok(found) => Ok((found, Some(why))),
+        Err(_) => Err(error),
     }
 }
 

@@ -174,6 +174,17 @@ fn a_data_set_is_used_again_and_offline() {
         .unwrap_err();
     assert!(error.to_string().contains("main/test"), "{error}");
     assert_eq!(server.requests().len(), before, "no connection");
+
+    let mut options = server.options(dir.path());
+    options.retries = 1;
+    // Nobody listens there.
+    let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    options.endpoint = format!("http://{}", free.local_addr().unwrap());
+    drop(free);
+    let alone = Hub::new(options).unwrap();
+    let again = alone.rows(&gsm8k, Purpose::Calibrate, &|_| true).unwrap();
+    assert_eq!((again.file, again.exact), (first.file, first.exact));
+    assert!(again.unreached.is_some());
 }
 
 #[test]

@@ -510,12 +510,33 @@ fn a_hub_that_is_not_there_is_named() {
     let error = fetch(&Hub::new(options.clone()).unwrap(), "org/name").unwrap_err();
     assert!(matches!(error, HubError::Unreachable { .. }), "{error:?}");
     assert!(error.to_string().contains("HF_HUB_OFFLINE=1"), "{error}");
+    let named = options.clone();
     options.proxy = Some("http://proxy:3128".to_owned());
     let error = fetch(&Hub::new(options).unwrap(), "org/name").unwrap_err();
     assert!(
         matches!(&error, HubError::Proxy { proxy, .. } if proxy == "http://proxy:3128"),
         "{error:?}"
     );
+
+    // What is complete in the cache will do, and says so; what is not is the same error.
+    let server = StandIn::start().with("org/name", sharded());
+    let (dir, repo) = home();
+    let first = fetch(&server.hub(dir.path()), "org/name").unwrap();
+    assert_eq!(first.unreached, None);
+    let mut options = server.options(dir.path());
+    (options.endpoint, options.retries) = (named.endpoint, 1);
+    let alone = Hub::new(options).unwrap();
+    let model = fetch(&alone, "org/name").unwrap();
+    assert_eq!(
+        (model.folder, model.exact.revision()),
+        (first.folder, COMMIT)
+    );
+    let why = model.unreached.unwrap();
+    assert!(why.contains("cannot be reached"), "{why}");
+    let snapshot = repo.join("snapshots").join(COMMIT);
+    fs::remove_file(snapshot.join("model-00002-of-00002.safetensors")).unwrap();
+    let error = fetch(&alone, "org/name").unwrap_err();
+    assert!(matches!(error, HubError::Unreachable { .. }), "{error:?}");
 }
 
 #[test]
