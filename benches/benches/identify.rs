@@ -131,36 +131,41 @@ fn main() -> anyhow::Result<()> {
 
     let python = in_repository(".venv/bin/python");
     let file = tempfile::NamedTempFile::new()?;
-    let mut theirs = None;
-    let mut contest = Contest::new("20 + 20 texts, 8 K", 0, || identify(&inputs)).rival(
-        "bare",
-        Goal::TimesAtMost(1.1),
-        || bare(&inputs),
+    let mut their_bytes = None;
+    let case = "20 + 20 texts, 8 K";
+    contests.run(
+        Contest::new(case, 0, || identify(&inputs))
+            .rival("bare", Goal::TimesAtMost(1.1), || bare(&inputs))
+            .rounds(11),
     );
     if python.is_file() && std::env::var_os(mathneuro_benches::OUT).is_some() {
         let sets = serde_json::json!({"skill": inputs.skill, "general": inputs.general, "ks": KS});
         std::fs::write(file.path(), sets.to_string())?;
-        contest = contest.rival_with_clock("authors' way", Goal::FasterBy(12.0), || {
-            match peer(&python, &folder, file.path()) {
-                Ok((time, bytes)) => {
-                    theirs = Some(bytes);
-                    time
-                }
-                Err(error) => {
-                    eprintln!("the authors' way failed: {error:#}");
-                    Duration::ZERO
-                }
+        let theirs = || match peer(&python, &folder, file.path()) {
+            Ok((time, bytes)) => {
+                their_bytes = Some(bytes);
+                time
             }
-        });
+            Err(error) => {
+                eprintln!("the authors' way failed: {error:#}");
+                Duration::ZERO
+            }
+        };
+        contests.run(
+            Contest::new(case, 0, || identify(&inputs)).rival_with_clock(
+                "authors' way",
+                Goal::FasterBy(12.0),
+                theirs,
+            ),
+        );
     } else {
         println!("the authors' way takes minutes: it runs with `cargo xtask bench`, in the .venv");
     }
-    contests.run(contest);
     let megabytes = |bytes: f64| format!("{:.0} MB", bytes / 1e6);
     contests.note(&format!(
         "Peak memory beyond the loaded model: ours {} (goal: under 50 MB), theirs {}.",
         memory.map_or("not known here".to_owned(), |bytes| megabytes(bytes as f64)),
-        theirs.map_or("not measured".to_owned(), megabytes),
+        their_bytes.map_or("not measured".to_owned(), megabytes),
     ));
     contests.finish()?;
     Ok(())

@@ -13,7 +13,7 @@ use criterion::{BenchmarkId, Criterion, Throughput};
 /// The environment variable that names the folder for tables.
 pub const OUT: &str = "MATHNEURO_BENCH_OUT";
 
-/// Rounds of a table.
+/// Rounds of a table, unless a contest asks for more.
 const ROUNDS: usize = 5;
 
 /// A run shorter than this is repeated within its turn.
@@ -50,6 +50,7 @@ fn plain<'c, T>(mut run: impl FnMut() -> T + 'c) -> Run<'c> {
 pub struct Contest<'c> {
     case: String,
     bytes: u64,
+    rounds: usize,
     contestants: Vec<Contestant<'c>>,
 }
 
@@ -59,12 +60,21 @@ impl<'c> Contest<'c> {
         Self {
             case: case.into(),
             bytes: bytes as u64,
+            rounds: ROUNDS,
             contestants: vec![Contestant {
                 name: "ours".to_owned(),
                 goal: None,
                 run: plain(ours),
             }],
         }
+    }
+
+    /// More rounds, for contestants that are a few per cent apart: single turns differ by more than that on a machine with other
+    /// guests.
+    #[must_use]
+    pub fn rounds(mut self, rounds: usize) -> Self {
+        self.rounds = rounds;
+        self
     }
 
     /// A rival on the same input.
@@ -187,7 +197,7 @@ fn in_turns(mut contest: Contest<'_>) -> String {
                 .clamp(1.0, 1e4) as u32
         })
         .collect();
-    for _ in 0..ROUNDS {
+    for _ in 0..contest.rounds {
         for (index, contestant) in contest.contestants.iter_mut().enumerate() {
             let time: Duration = (0..repeats[index])
                 .map(|_| clock(&mut contestant.run))

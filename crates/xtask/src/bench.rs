@@ -39,8 +39,8 @@ pub fn run(layout: &Layout, name: &str) -> Result<String> {
 /// Puts the tables that are there together with the machine's description.
 pub fn write_page(layout: &Layout) -> Result<String> {
     let mut page = format!(
-        "# Benchmarks\n\nWritten by `cargo xtask bench`. Contestants take turns (A B A B, five rounds), and the ratios are taken \
-         within a round: they are what counts. Times and bytes per second are medians on this machine and no promise.\n\n{}\n",
+        "# Benchmarks\n\nWritten by `cargo xtask bench`. Contestants take turns (A B A B, at least five rounds), and the ratios are \
+         taken within a round: they are what counts. Times and bytes per second are medians on this machine and no promise.\n\n{}\n",
         machine()
     );
     for name in BENCHES {
