@@ -76,10 +76,12 @@ fn regex(pattern: &str) -> Regex {
 pub(crate) fn normalise(answer: &str) -> String {
     static REMOVED: LazyLock<Regex> = LazyLock::new(|| {
         regex(concat!(
-            r"\\(?:left|right|displaystyle|bigl?|bigr|Bigl?|Bigr)\b|\\[!;: ]|~|\\\$|\$|\\\(|\\\)|\\\[|\\\]",
-            r"|\\%|%|\^\{?\\circ\}?|\\degree\b|\*\*"
+            r"\\(?:left|right|displaystyle|bigl?|bigr|Bigl?|Bigr)\b|\\!|\\\$|\$|\\\(|\\\)|\\\[|\\\]",
+            r"|\\%|%|\^\{?\\circ\}?|\\degree\b"
         ))
     });
+    static DOUBLED: LazyLock<Regex> = LazyLock::new(|| regex(r"\\\\([A-Za-z])"));
+    static SPACE: LazyLock<Regex> = LazyLock::new(|| regex(r"\\[;: ]|~"));
     static UNIT: LazyLock<Regex> = LazyLock::new(|| {
         regex(r"(.)\s*\\(?:text|mbox|textrm|mathrm)\{\s*[^{}]*\}(?:\^\{?\d\}?)?\s*$")
     });
@@ -92,17 +94,28 @@ pub(crate) fn normalise(answer: &str) -> String {
     static SLASH: LazyLock<Regex> = LazyLock::new(|| regex(r"^(-?)(\d+)/(\d+)$"));
     static POINT: LazyLock<Regex> = LazyLock::new(|| regex(r"(^|[^\d])\.(\d)"));
     static COMMAS: LazyLock<Regex> = LazyLock::new(|| regex(r"^-?\d{1,3}(?:,\d{3})+(?:\.\d+)?$"));
+    static LIST: LazyLock<Regex> = LazyLock::new(|| regex(r"\d,\s+\d"));
+    static GROUPS: LazyLock<Regex> = LazyLock::new(|| regex(r"^-?\d{1,3}(?: \d{3})+(?:\.\d+)?$"));
 
-    let text = plain(answer.trim()).replace("\\\\", "\\");
+    let text = plain(answer.trim());
+    // Two backslashes end a row, unless they are one that was escaped.
+    let text = match text.contains("\\begin") {
+        true => text.into(),
+        false => DOUBLED.replace_all(&text, "\\$1"),
+    };
+    let text = text.replace("\\\\", "\\cr{}");
+    let text = SPACE.replace_all(&text, " ");
     let text = REMOVED.replace_all(&text, "");
     let text = text.trim().trim_end_matches('.').trim();
     // A unit is text behind something; text alone is the answer.
     let text = UNIT.replace(text, "$1");
     let text = TEXT.replace_all(&text, "$1");
-    let mut text: String = text.chars().filter(|c| !c.is_whitespace()).collect();
+    let list = LIST.is_match(&text);
+    let mut text = without_spaces(&text);
     if let Some((name, rest)) = text.split_once('=')
         && !rest.contains('=')
         && name.chars().count() <= 2
+        && name.chars().all(char::is_alphanumeric)
     {
         text = rest.to_owned();
     }
@@ -117,10 +130,28 @@ pub(crate) fn normalise(answer: &str) -> String {
     let text = SHORT_ROOT.replace_all(&text, "\\sqrt{$1}");
     let text = SLASH.replace(&text, "$1\\frac{$2}{$3}");
     let text = POINT.replace_all(&text, "${1}0.$2");
+    if GROUPS.is_match(&text) {
+        return text.replace(' ', "");
+    }
     if COMMAS.is_match(&text) {
-        return text.replace(',', "");
+        // "1, 234" is two numbers.
+        return text.replace(',', if list { ", " } else { "" });
     }
     text.into_owned()
+}
+
+/// Without spaces, but for one between two digits: `1 1/2` is not 11/2.
+fn without_spaces(text: &str) -> String {
+    let mut kept = String::with_capacity(text.len());
+    for word in text.split_whitespace() {
+        if kept.ends_with(|c: char| c.is_ascii_digit())
+            && word.starts_with(|c: char| c.is_ascii_digit())
+        {
+            kept.push(' ');
+        }
+        kept.push_str(word);
+    }
+    kept
 }
 
 #[cfg(test)]
@@ -167,6 +198,14 @@ mod tests {
             ("7.", "7"),
             ("-\\frac{2}{3}", "\u{2212}2/3"),
             ("\\frac{4}{8}", "1/2"),
+            (
+                "\\begin{pmatrix} 1 \\\\ 2 \\end{pmatrix}",
+                "\\begin{pmatrix}1\\\\2\\end{pmatrix}",
+            ),
+            ("\\\\frac{1}{2}", "1/2"),
+            ("1 1/2", "3/2"),
+            ("10 000", "10000"),
+            ("**42**", "42"),
         ] {
             assert!(
                 same(found, target),
@@ -181,6 +220,16 @@ mod tests {
             ("x+1", "x-1"),
             ("", "1"),
             ("1/3", "0.33"),
+            (
+                "\\begin{pmatrix} 1 \\\\ 23 \\end{pmatrix}",
+                "\\begin{pmatrix} 12 \\\\ 3 \\end{pmatrix}",
+            ),
+            ("( 1 \\\\ 2 )", "( 12 )"),
+            ("1, 234", "1234"),
+            ("1 1/2", "11/2"),
+            ("3 4", "34"),
+            ("1\\ 2", "12"),
+            ("x<=5", "x>=5"),
         ] {
             assert!(!same(found, target), "{found} and {target}");
         }
