@@ -12,8 +12,8 @@ use crate::meter::Pass;
 /// Context tokens that are run at once.
 const BATCH_TOKENS: usize = 2048;
 
-/// Fewer tokens that contexts have in common are run again. A batch's prefixes are one pass more, which costs about as much as
-/// twenty tokens do in a large one; the first words of MMLU's prompts are eleven tokens, which all of its questions share.
+/// Fewer tokens that contexts have in common are run again: each pass has a price of its own. The first words of MMLU's prompts,
+/// which all of its questions share, are eleven tokens.
 const SHORTEST_PREFIX: usize = 8;
 
 /// A context and what may follow it.
