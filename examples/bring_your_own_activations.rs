@@ -13,9 +13,9 @@ use std::error::Error;
 use std::path::Path;
 use std::process::ExitCode;
 
-use mathneuro_core::score::{SiteNorms, StatsMeta, accumulate_squares};
+use mathneuro_core::score::{NormsMeta, SiteNorms, accumulate_squares};
 use mathneuro_core::{
-    Checkpoint, EditOptions, Isolate, NormStats, Operation, edit_checkpoint, save_masks,
+    ActivationNorms, Checkpoint, EditOptions, Isolate, Operation, edit_checkpoint, save_masks,
 };
 use ndarray::{Array1, ArrayView2, Axis};
 use safetensors::{Dtype, SafeTensors};
@@ -31,7 +31,7 @@ fn norms_of(texts: &[ArrayView2<'_, f32>]) -> Option<Array1<f64>> {
 }
 
 /// The norms of a file of raw activations.
-fn norms_from_file(path: &Path) -> Result<NormStats, Box<dyn Error>> {
+fn norms_from_file(path: &Path) -> Result<ActivationNorms, Box<dyn Error>> {
     let here = |error: &dyn std::fmt::Display| format!("{}: {error}", path.display());
     let bytes = std::fs::read(path).map_err(|error| here(&error))?;
     let file = SafeTensors::deserialize(&bytes).map_err(|error| here(&error))?;
@@ -73,7 +73,7 @@ fn norms_from_file(path: &Path) -> Result<NormStats, Box<dyn Error>> {
         texts += 1;
     }
     let each = sites.len().max(1) as u64;
-    let mut stats = NormStats::new(StatsMeta::default());
+    let mut stats = ActivationNorms::new(NormsMeta::default());
     for (weight, norms) in sites {
         stats.insert_site(weight, norms)?;
     }

@@ -10,13 +10,15 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result, bail};
 use clap::Parser;
 use mathneuro_core::capture::tch::Kind;
-use mathneuro_core::capture::{Batch, LoadOptions, Logits, Model, TextNormRecorder, TextTokenizer};
+use mathneuro_core::capture::{
+    Batch, LoadOptions, LogitsToKeep, Model, TextNormRecorder, Tokenizer,
+};
 use mathneuro_core::eval::calibration_texts;
 use mathneuro_core::hub::Purpose;
 use mathneuro_core::score::{TextNorms, isolate_set};
 use mathneuro_core::{
-    Checkpoint, Group, MaskSet, Rule, draw_with_replacement, draw_without_replacement,
-    isolate_reference_bf16, weight_matrix,
+    Checkpoint, ComparisonGroup, MaskSet, ScoreRule, draw_with_replacement,
+    draw_without_replacement, isolate_reference_bf16, weight_matrix,
 };
 use mathneuro_examples::{check, interrupt::Interrupt, progress, sources::Sources};
 
@@ -79,7 +81,7 @@ fn main() -> Result<()> {
         *set = sources.data(set, Purpose::Calibrate)?.path;
     }
     let checkpoint = Checkpoint::open(&args.model)?;
-    let tokenizer = TextTokenizer::from_dir(&args.model)?;
+    let tokenizer = Tokenizer::from_dir(&args.model)?;
     let encode = |path: &Path| -> Result<Vec<Vec<u32>>> {
         let all = calibration_texts(path, None)?;
         if all.len() < args.texts {
@@ -159,7 +161,11 @@ fn norms(model: &Model, ids: &[Vec<u32>], what: &str, interrupt: &Interrupt) -> 
         if interrupt.raised() {
             bail!("stopped");
         }
-        model.forward(&Batch::new(std::slice::from_ref(ids))?, None, Logits::None)?;
+        model.forward(
+            &Batch::new(std::slice::from_ref(ids))?,
+            None,
+            LogitsToKeep::None,
+        )?;
         bar.inc(1);
     }
     bar.finish_and_clear();
@@ -188,7 +194,7 @@ fn by_formula(
     Ok(isolate_set(
         &matrices,
         ks,
-        Rule::WeightTimesNorm,
-        Group::PerMatrix,
+        ScoreRule::WeightTimesNorm,
+        ComparisonGroup::PerMatrix,
     )?)
 }

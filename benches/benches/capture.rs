@@ -4,7 +4,9 @@ use std::collections::HashMap;
 use std::ops::Range;
 
 use mathneuro_benches::{Contest, Contests, Goal, smollm2};
-use mathneuro_capture::{Batch, CaptureError, Hook, LoadOptions, Logits, Model, NormRecorder};
+use mathneuro_capture::{
+    Batch, CaptureError, Hook, LoadOptions, LogitsToKeep, Model, NormRecorder,
+};
 use mathneuro_checkpoint::Checkpoint;
 use tch::{Kind, Tensor};
 
@@ -73,7 +75,7 @@ fn main() -> anyhow::Result<()> {
             })
             .collect();
         let batch = Batch::new(&ids)?;
-        let pass = || model.forward(&batch, None, Logits::None);
+        let pass = || model.forward(&batch, None, LogitsToKeep::None);
         let recorded = || {
             let session = model.attach(NormRecorder::new(&model));
             let result = pass();

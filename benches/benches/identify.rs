@@ -7,7 +7,7 @@ use std::time::Duration;
 use anyhow::Context;
 use mathneuro_benches::{Contest, Contests, Goal, KS, in_repository, peak_memory, smollm2};
 use mathneuro_capture::{
-    Batch, CollectOptions, LoadOptions, Logits, Model, TextTokenizer, collect_norms,
+    Batch, CollectOptions, LoadOptions, LogitsToKeep, Model, Tokenizer, collect_norms,
 };
 use mathneuro_checkpoint::Checkpoint;
 use mathneuro_core::Isolate;
@@ -19,7 +19,7 @@ const TEXTS: usize = 20;
 struct Inputs {
     checkpoint: Checkpoint,
     model: Model,
-    tokenizer: TextTokenizer,
+    tokenizer: Tokenizer,
     skill: Vec<String>,
     general: Vec<String>,
 }
@@ -78,7 +78,7 @@ fn bare(inputs: &Inputs) -> anyhow::Result<()> {
             let count = fit.count().max(1);
             inputs
                 .model
-                .forward(&Batch::new(&rest[..count])?, None, Logits::None)?;
+                .forward(&Batch::new(&rest[..count])?, None, LogitsToKeep::None)?;
             rest = &rest[count..];
         }
     }
@@ -118,7 +118,7 @@ fn main() -> anyhow::Result<()> {
             &checkpoint,
             &LoadOptions::default().with_dtype(Kind::BFloat16),
         )?,
-        tokenizer: TextTokenizer::from_dir(&folder)?,
+        tokenizer: Tokenizer::from_dir(&folder)?,
         skill: texts("data/word_problems.jsonl", &["question", "answer"])?,
         general: texts("data/passages.jsonl", &["article"])?,
         checkpoint,

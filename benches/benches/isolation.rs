@@ -4,7 +4,7 @@ use mathneuro_benches::{
     Contest, Contests, Goal, KS, keeps, norms, pool, thread_counts, threads_label, weights,
 };
 use mathneuro_mask::ParamMask;
-use mathneuro_score::{Group, Rule, ScoreError, WeightMatrix, isolate, top_k};
+use mathneuro_score::{ComparisonGroup, ScoreError, ScoreRule, WeightMatrix, isolate, top_k};
 use tch::{Kind, Tensor};
 
 fn counts(masks: &[ParamMask]) -> usize {
@@ -13,7 +13,15 @@ fn counts(masks: &[ParamMask]) -> usize {
 
 /// One call for each statistic, then and-not, then counts.
 fn composition(matrix: &WeightMatrix<'_>, norms: &[Vec<f64>]) -> Result<usize, ScoreError> {
-    let top = |norms: &[f64]| top_k(matrix, norms, &KS, Rule::WeightTimesNorm, Group::PerMatrix);
+    let top = |norms: &[f64]| {
+        top_k(
+            matrix,
+            norms,
+            &KS,
+            ScoreRule::WeightTimesNorm,
+            ComparisonGroup::PerMatrix,
+        )
+    };
     let mut isolated = top(&norms[0])?;
     for general in &norms[1..] {
         for (mask, general) in isolated.iter_mut().zip(top(general)?) {
@@ -68,8 +76,15 @@ fn main() -> std::io::Result<()> {
             Contest::new(case, 2 * weights.len(), || {
                 pool.install(|| {
                     let general: Vec<&[f64]> = norms[1..].iter().map(Vec::as_slice).collect();
-                    let rule = Rule::WeightTimesNorm;
-                    let masks = isolate(&matrix, &norms[0], &general, &KS, rule, Group::PerMatrix);
+                    let rule = ScoreRule::WeightTimesNorm;
+                    let masks = isolate(
+                        &matrix,
+                        &norms[0],
+                        &general,
+                        &KS,
+                        rule,
+                        ComparisonGroup::PerMatrix,
+                    );
                     masks.map(|masks| counts(&masks))
                 })
             })

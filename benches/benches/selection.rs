@@ -5,7 +5,7 @@ use mathneuro_benches::{
     Contest, Contests, Goal, KS, keeps, norms, pool, read, thread_counts, threads_label, weights,
 };
 use mathneuro_mask::ParamMask;
-use mathneuro_score::{Group, Rule, WeightMatrix, top_k};
+use mathneuro_score::{ComparisonGroup, ScoreRule, WeightMatrix, top_k};
 use tch::{Kind, Tensor};
 
 /// The obvious way: all scores in memory, and a selection of indices for each K.
@@ -66,8 +66,8 @@ fn main() -> std::io::Result<()> {
                             &matrix,
                             &norms,
                             &KS,
-                            Rule::WeightTimesNorm,
-                            Group::PerMatrix,
+                            ScoreRule::WeightTimesNorm,
+                            ComparisonGroup::PerMatrix,
                         )
                     })
                 })

@@ -6,9 +6,9 @@ use anyhow::{Context, Result, bail};
 use mathneuro_core::capture::{CollectOptions, Model, check_texts, collect_norms};
 use mathneuro_core::edit::apply_from;
 use mathneuro_core::{
-    Checkpoint, EditOptions, EditReport, Isolate, MaskSet, NormStats, Operation, ParameterFilter,
-    draw_with_replacement, edit_checkpoint, load_masks, load_norms, random_like, save_masks,
-    save_norms,
+    ActivationNorms, Checkpoint, EditOptions, EditReport, Isolate, MaskSet, Operation,
+    ParameterFilter, draw_with_replacement, edit_checkpoint, load_masks, load_norms,
+    random_control, save_masks, save_norms,
 };
 
 use crate::args::Common;
@@ -174,7 +174,7 @@ impl Experiment<'_> {
         }
         for set in isolation.into_sets() {
             let seed = seed(self.args, repeat);
-            let random = random_like(&set.isolated, seed);
+            let random = random_control(&set.isolated, seed);
             let mut isolated = set.isolated;
             isolated.meta_mut().seed = Some(seed);
             for (source, masks) in [(Source::Isolated, &isolated), (Source::Random, &random)] {
@@ -192,7 +192,7 @@ impl Experiment<'_> {
         Ok(())
     }
 
-    fn norms(&self, set: &TextSet, repeat: u64) -> Result<NormStats> {
+    fn norms(&self, set: &TextSet, repeat: u64) -> Result<ActivationNorms> {
         let file = norms_file(set, repeat);
         if let Some(path) = self.folder.sealed(&file)? {
             return Ok(load_norms(&path)?);

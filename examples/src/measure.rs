@@ -8,8 +8,8 @@ use std::path::Path;
 use anyhow::{Context, Result};
 use mathneuro_core::Checkpoint;
 use mathneuro_core::capture::tch::Kind;
-use mathneuro_core::capture::{LoadOptions, Model, TextTokenizer};
-use mathneuro_core::eval::{AnswerCache, Engine, Meter, TaskResult};
+use mathneuro_core::capture::{LoadOptions, Model, Tokenizer};
+use mathneuro_core::eval::{Engine, Meter, ResponseCache, TaskResult};
 
 use crate::args::{Dtype, Evaluation};
 use crate::check;
@@ -30,7 +30,7 @@ pub struct Measure<'a> {
     /// The model on disk.
     pub checkpoint: Checkpoint,
     /// Its tokenizer.
-    pub tokenizer: TextTokenizer,
+    pub tokenizer: Tokenizer,
     /// The tasks.
     pub suite: Suite,
 }
@@ -42,7 +42,7 @@ impl<'a> Measure<'a> {
     /// No such model or data, or bad ones.
     pub fn read(args: &'a Evaluation, interrupt: &'a Interrupt) -> Result<Self> {
         let checkpoint = Checkpoint::open(&args.model)?;
-        let tokenizer = TextTokenizer::from_dir(&args.model)?;
+        let tokenizer = Tokenizer::from_dir(&args.model)?;
         let suite = Suite::read(args, &tokenizer)?;
         Ok(Self {
             args,
@@ -60,7 +60,7 @@ impl<'a> Measure<'a> {
     /// A device that is not there, weights that are no numbers, a family that is not known, or a task that cannot be
     /// asked.
     pub fn load(&self, shown: &Path) -> Result<Model> {
-        let mut options = LoadOptions::default().with_placement(self.args.device.parse()?);
+        let mut options = LoadOptions::default().with_device_map(self.args.device.parse()?);
         match self.args.dtype {
             Dtype::Auto => {}
             Dtype::Bf16 => options = options.with_dtype(Kind::BFloat16),
@@ -126,7 +126,7 @@ impl<'a> Measure<'a> {
             let found = {
                 let fingerprint = self.checkpoint.fingerprint()?;
                 let scope = format!("{fingerprint} {row} {:?}", self.args.dtype);
-                let known = AnswerCache::open(&answers, scope)?;
+                let known = ResponseCache::open(&answers, scope)?;
                 if !known.is_empty() {
                     eprintln!("  {task}: {} answers are there already", known.len());
                 }

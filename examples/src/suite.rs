@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use anyhow::{Context, Result, bail};
-use mathneuro_core::capture::TextTokenizer;
+use mathneuro_core::capture::Tokenizer;
 use mathneuro_core::checkpoint::write_atomic;
 use mathneuro_core::draw_without_replacement;
 use mathneuro_core::eval::{
@@ -36,7 +36,7 @@ impl Suite {
     ///
     /// # Errors
     /// No task was named, a file cannot be read, or a text is too short for a perplexity.
-    pub fn read(args: &Evaluation, tokenizer: &TextTokenizer) -> Result<Self> {
+    pub fn read(args: &Evaluation, tokenizer: &Tokenizer) -> Result<Self> {
         let mut options = TaskOptions::default()
             .with_batch_size(args.batch)
             .with_max_new_tokens(args.max_new_tokens)
@@ -192,7 +192,7 @@ impl Suite {
 }
 
 /// Refuses a text without two tokens to predict. Only one that looks short is tokenised here.
-fn check_length(path: &Path, text: &str, tokenizer: &TextTokenizer) -> Result<()> {
+fn check_length(path: &Path, text: &str, tokenizer: &Tokenizer) -> Result<()> {
     const SHORT: usize = 64;
     if text.len() < SHORT {
         let tokens = tokenizer.encode(text, false)?.len();

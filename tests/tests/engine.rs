@@ -4,20 +4,20 @@
 
 use mathneuro_core::Checkpoint;
 use mathneuro_core::capture::tch::Kind;
-use mathneuro_core::capture::{Batch, LoadOptions, Logits, Model, TextTokenizer};
+use mathneuro_core::capture::{Batch, LoadOptions, LogitsToKeep, Model, Tokenizer};
 use mathneuro_core::eval::{
-    Engine, EvalError, GenerateOptions, LoglikItem, Meter, Sampling, StopReason,
+    Engine, EvalError, FinishReason, GenerateOptions, LogLikelihoodRequest, Meter, Sampling,
 };
 use mathneuro_tests::fixture;
 
 const MODELS: [&str; 3] = ["tiny-llama", "tiny-llama3", "tiny-qwen2"];
 
-fn load(name: &str) -> (Model, TextTokenizer) {
+fn load(name: &str) -> (Model, Tokenizer) {
     let checkpoint = Checkpoint::open(fixture(name)).unwrap();
     let options = LoadOptions::default().with_dtype(Kind::Float);
     (
         Model::load(&checkpoint, &options).unwrap(),
-        TextTokenizer::from_dir(fixture(name)).unwrap(),
+        Tokenizer::from_dir(fixture(name)).unwrap(),
     )
 }
 
@@ -38,7 +38,10 @@ fn prompts() -> Vec<String> {
 /// Log-probabilities after the last of these tokens.
 fn next(model: &Model, ids: &[u32]) -> Vec<f64> {
     let batch = Batch::new(&[ids]).unwrap();
-    let logits = model.forward(&batch, None, Logits::Last).unwrap().unwrap();
+    let logits = model
+        .forward(&batch, None, LogitsToKeep::Last)
+        .unwrap()
+        .unwrap();
     Vec::<f64>::try_from(
         logits
             .log_softmax(-1, Kind::Float)
@@ -48,7 +51,7 @@ fn next(model: &Model, ids: &[u32]) -> Vec<f64> {
     .unwrap()
 }
 
-fn greedy(model: &Model, tokenizer: &TextTokenizer, prompt: &str, limit: usize) -> Vec<u32> {
+fn greedy(model: &Model, tokenizer: &Tokenizer, prompt: &str, limit: usize) -> Vec<u32> {
     let mut ids = tokenizer.encode(prompt, false).unwrap();
     let start = ids.len();
     while ids.len() < start + limit {
@@ -96,12 +99,12 @@ fn a_stop_string_ends_an_answer_and_is_not_part_of_it() {
     let prompt = &prompts()[..1];
     let free = GenerateOptions::default().with_max_new_tokens(12);
     let whole = &engine.generate(prompt, &free, &mut quiet).unwrap()[0];
-    assert_eq!(whole.reason, StopReason::Length);
+    assert_eq!(whole.reason, FinishReason::Length);
     // A piece of the answer that begins in one token and ends in another.
     let stop = &whole.text[4..whole.text.len() / 2];
     let options = free.clone().with_stop([stop, "never", ""]);
     let cut = &engine.generate(prompt, &options, &mut quiet).unwrap()[0];
-    assert_eq!(cut.reason, StopReason::Stop);
+    assert_eq!(cut.reason, FinishReason::Stop);
     assert_eq!(cut.text, whole.text[..whole.text.find(stop).unwrap()]);
     assert!(cut.ids.len() < whole.ids.len());
     let unreached = free.with_stop(["never"]);
@@ -126,9 +129,9 @@ fn log_likelihoods_are_those_of_the_whole_text() {
             let context = words((10..46).chain((0..n % 4).map(|i| 50 + 5 * n + i)));
             (context, continuations(n % 3))
         });
-        let items: Vec<LoglikItem> = alone
+        let items: Vec<LogLikelihoodRequest> = alone
             .chain(together)
-            .map(|(context, continuations)| LoglikItem {
+            .map(|(context, continuations)| LogLikelihoodRequest {
                 context,
                 continuations,
             })
@@ -166,7 +169,7 @@ fn log_likelihoods_are_those_of_the_whole_text() {
 #[test]
 fn a_long_context_is_cut_from_the_left_and_counted() {
     let (model, tokenizer) = load("tiny-llama");
-    let item = |words: String| LoglikItem {
+    let item = |words: String| LogLikelihoodRequest {
         context: words,
         continuations: vec![" w5".to_owned()],
     };
@@ -257,7 +260,7 @@ fn what_the_engine_refuses() {
         engine.perplexity("w5", &mut quiet),
         Err(EvalError::FewTokens(1))
     ));
-    let nothing = LoglikItem {
+    let nothing = LogLikelihoodRequest {
         context: "w5".to_owned(),
         continuations: vec![String::new()],
     };
@@ -269,16 +272,16 @@ fn what_the_engine_refuses() {
 
 #[test]
 fn known_answers_are_not_asked_again_and_an_interrupted_run_goes_on() {
-    use mathneuro_core::eval::AnswerCache;
+    use mathneuro_core::eval::ResponseCache;
     let (model, tokenizer) = load("tiny-llama");
     let plain = Engine::new(&model, &tokenizer);
     let options = GenerateOptions::default()
         .with_max_new_tokens(6)
         .with_batch_size(2);
     let prompts = prompts();
-    let items: Vec<LoglikItem> = prompts
+    let items: Vec<LogLikelihoodRequest> = prompts
         .iter()
-        .map(|prompt| LoglikItem {
+        .map(|prompt| LogLikelihoodRequest {
             context: prompt.clone(),
             continuations: vec![" w3".to_owned(), " w4 w5".to_owned()],
         })
@@ -292,7 +295,7 @@ fn known_answers_are_not_asked_again_and_an_interrupted_run_goes_on() {
     let path = dir.path().join("answers.jsonl");
     let mut reached = 0;
     {
-        let answers = AnswerCache::open(&path, "tiny-llama").unwrap();
+        let answers = ResponseCache::open(&path, "tiny-llama").unwrap();
         let engine = plain.with_answers(&answers);
         let mut stop = |done: usize, _| {
             reached = done;
@@ -301,7 +304,7 @@ fn known_answers_are_not_asked_again_and_an_interrupted_run_goes_on() {
         let stopped = engine.generate(&prompts, &options, &mut stop);
         assert!(matches!(stopped, Err(EvalError::Interrupted { .. })));
     }
-    let answers = AnswerCache::open(&path, "tiny-llama").unwrap();
+    let answers = ResponseCache::open(&path, "tiny-llama").unwrap();
     assert_eq!(answers.len(), reached);
     let engine = plain.with_answers(&answers);
     let mut first = None;
@@ -391,8 +394,8 @@ fn a_meter_counts_every_token_once() {
     assert!(meter.decode().passes >= 4 && meter.decode().seconds > 0.0);
 
     // Nine questions behind 40 common words: one-token choices cost no pass of their own.
-    let items: Vec<LoglikItem> = (0..9)
-        .map(|n| LoglikItem {
+    let items: Vec<LogLikelihoodRequest> = (0..9)
+        .map(|n| LogLikelihoodRequest {
             context: words((10..50).chain([60 + n, 70])),
             continuations: (0..4).map(|c| format!(" w{}", 5 + c)).collect(),
         })

@@ -6,21 +6,21 @@ use std::path::Path;
 
 use mathneuro_core::Checkpoint;
 use mathneuro_core::capture::tch::Kind;
-use mathneuro_core::capture::{LoadOptions, Model, TextTokenizer};
+use mathneuro_core::capture::{LoadOptions, Model, Tokenizer};
 use mathneuro_core::eval::{
-    Engine, GenerateOptions, LoglikItem, TaskDefinition, TaskOptions, rows_from_values,
+    Engine, GenerateOptions, LogLikelihoodRequest, TaskDefinition, TaskOptions, rows_from_values,
 };
 use mathneuro_tests::{golden, model};
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 
-fn load() -> Option<(Model, TextTokenizer)> {
+fn load() -> Option<(Model, Tokenizer)> {
     let folder = model("SmolLM2-135M-Instruct")?;
     let checkpoint = Checkpoint::open(&folder).unwrap();
     let options = LoadOptions::default().with_dtype(Kind::Float);
     Some((
         Model::load(&checkpoint, &options).unwrap(),
-        TextTokenizer::from_dir(&folder).unwrap(),
+        Tokenizer::from_dir(&folder).unwrap(),
     ))
 }
 
@@ -51,9 +51,9 @@ fn log_likelihoods_of_twenty_items() {
     };
     let expected = read("eval_mc_SmolLM2.json");
     let expected = expected["items"].as_array().unwrap();
-    let items: Vec<LoglikItem> = expected
+    let items: Vec<LogLikelihoodRequest> = expected
         .iter()
-        .map(|item| LoglikItem {
+        .map(|item| LogLikelihoodRequest {
             context: text(&item["context"]),
             continuations: item["scores"]
                 .as_array()

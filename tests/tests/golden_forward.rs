@@ -3,9 +3,9 @@
 
 #![allow(clippy::unwrap_used)] // A test's helper may panic as the test itself may.
 
-use mathneuro_capture::{Batch, LoadOptions, Logits, Model, NormRecorder};
+use mathneuro_capture::{Batch, LoadOptions, LogitsToKeep, Model, NormRecorder};
 use mathneuro_core::capture::tch::{Kind, Tensor};
-use mathneuro_core::{Checkpoint, Group, ParamMask, Rule, top_k, weight_matrix};
+use mathneuro_core::{Checkpoint, ComparisonGroup, ParamMask, ScoreRule, top_k, weight_matrix};
 use mathneuro_tests::{golden, model};
 use safetensors::SafeTensors;
 use serde_json::Value;
@@ -39,7 +39,10 @@ fn logits_norms_and_masks_of_the_sixteen_prompts() {
         for prompt in prompts {
             let ids = numbers(&prompt["ids"], |id| id.as_u64().unwrap() as u32);
             let batch = Batch::new(std::slice::from_ref(&ids)).unwrap();
-            let logits = model.forward(&batch, None, Logits::All).unwrap().unwrap();
+            let logits = model
+                .forward(&batch, None, LogitsToKeep::All)
+                .unwrap()
+                .unwrap();
             check_logits(prompt, &ids, &logits.to_kind(Kind::Float));
         }
         statistics.push(session.finish().into_stats().unwrap());
@@ -57,7 +60,14 @@ fn logits_norms_and_masks_of_the_sixteen_prompts() {
         let name = format!("{module}.weight");
         let matrix = weight_matrix(&checkpoint, &name).unwrap();
         let top = |norms: &[f64]| {
-            top_k(&matrix, norms, &ks, Rule::WeightTimesNorm, Group::PerMatrix).unwrap()
+            top_k(
+                &matrix,
+                norms,
+                &ks,
+                ScoreRule::WeightTimesNorm,
+                ComparisonGroup::PerMatrix,
+            )
+            .unwrap()
         };
         let mut masks: Vec<[Vec<ParamMask>; 2]> = Vec::new();
         for (set, ours) in SETS.iter().zip(&statistics) {

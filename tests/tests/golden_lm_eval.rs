@@ -7,7 +7,7 @@ use std::path::Path;
 
 use mathneuro_core::Checkpoint;
 use mathneuro_core::capture::tch::Kind;
-use mathneuro_core::capture::{LoadOptions, Model, TextTokenizer};
+use mathneuro_core::capture::{LoadOptions, Model, Tokenizer};
 use mathneuro_core::eval::{Engine, Task, TaskOptions};
 use mathneuro_tests::{golden, model};
 use serde_json::Value;
@@ -49,7 +49,7 @@ fn tasks_find_what_the_harness_finds() {
     let checkpoint = Checkpoint::open(&folder).unwrap();
     let options = LoadOptions::default().with_dtype(Kind::Float);
     let model = Model::load(&checkpoint, &options).unwrap();
-    let tokenizer = TextTokenizer::from_dir(&folder).unwrap();
+    let tokenizer = Tokenizer::from_dir(&folder).unwrap();
     let engine = Engine::new(&model, &tokenizer);
     let longest = expected["max_new_tokens"].as_u64().unwrap() as usize;
     let options = TaskOptions::default().with_max_new_tokens(longest);

@@ -4,7 +4,7 @@
 
 use std::collections::BTreeMap;
 
-use mathneuro_core::{Checkpoint, Group, ParamMask, Rule, top_k, weight_matrix};
+use mathneuro_core::{Checkpoint, ComparisonGroup, ParamMask, ScoreRule, top_k, weight_matrix};
 use mathneuro_tests::{golden, model};
 use safetensors::SafeTensors;
 use serde_json::Value;
@@ -51,8 +51,8 @@ fn counts_and_hashes_of_every_mask() {
                 &matrix,
                 &stored,
                 &ks,
-                Rule::WeightTimesNorm,
-                Group::PerMatrix,
+                ScoreRule::WeightTimesNorm,
+                ComparisonGroup::PerMatrix,
             )
             .unwrap()
         };

@@ -6,10 +6,10 @@ use std::path::Path;
 use std::process::Command;
 
 use mathneuro_capture::tch::Kind;
-use mathneuro_capture::{Batch, LoadOptions, Logits, Model, NormRecorder};
+use mathneuro_capture::{Batch, LoadOptions, LogitsToKeep, Model, NormRecorder};
 use mathneuro_core::{
-    Checkpoint, EditOptions, Isolate, MaskSet, NormStats, Operation, edit_checkpoint, load_norms,
-    save_masks,
+    ActivationNorms, Checkpoint, EditOptions, Isolate, MaskSet, Operation, edit_checkpoint,
+    load_norms, save_masks,
 };
 use mathneuro_tests::{fixture, python, workspace};
 
@@ -34,14 +34,14 @@ fn texts(first: u32) -> Vec<Vec<u32>> {
         .collect()
 }
 
-fn ours(model: &Model, texts: &[Vec<u32>]) -> NormStats {
+fn ours(model: &Model, texts: &[Vec<u32>]) -> ActivationNorms {
     let session = model.attach(NormRecorder::new(model));
     let batch = Batch::new(texts).unwrap();
-    model.forward(&batch, None, Logits::None).unwrap();
+    model.forward(&batch, None, LogitsToKeep::None).unwrap();
     session.finish().into_stats().unwrap()
 }
 
-fn masks(checkpoint: &Checkpoint, skill: NormStats, general: NormStats) -> MaskSet {
+fn masks(checkpoint: &Checkpoint, skill: ActivationNorms, general: ActivationNorms) -> MaskSet {
     let isolation = Isolate::new(checkpoint)
         .skill("skill", skill)
         .general("general", general)
@@ -62,7 +62,7 @@ fn norms_from_hooks_in_pytorch_give_the_same_masks_and_masks_apply_there() {
     let options = LoadOptions::default().with_dtype(Kind::Float);
     let model = Model::load(&checkpoint, &options).unwrap();
     let out = tempfile::tempdir().unwrap();
-    let stats: Vec<(NormStats, NormStats)> = [1, 30]
+    let stats: Vec<(ActivationNorms, ActivationNorms)> = [1, 30]
         .map(|first| {
             let (list, norms) = (
                 out.path().join("texts.json"),

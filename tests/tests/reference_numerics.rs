@@ -3,9 +3,11 @@
 #![allow(clippy::unwrap_used)] // A test's helper may panic as the test itself may.
 
 use mathneuro_core::capture::tch::Kind;
-use mathneuro_core::capture::{Batch, LoadOptions, Logits, Model, TextNormRecorder};
+use mathneuro_core::capture::{Batch, LoadOptions, LogitsToKeep, Model, TextNormRecorder};
 use mathneuro_core::score::{TextNorms, isolate_set};
-use mathneuro_core::{Checkpoint, Group, Rule, isolate_reference_bf16, weight_matrix};
+use mathneuro_core::{
+    Checkpoint, ComparisonGroup, ScoreRule, isolate_reference_bf16, weight_matrix,
+};
 use mathneuro_tests::{golden, model};
 use serde_json::Value;
 
@@ -24,7 +26,7 @@ fn norms(checkpoint: &Checkpoint, dtype: Kind, expected: &Value) -> [TextNorms; 
                 let ids = prompt["ids"].as_array().unwrap().iter();
                 let ids: Vec<u32> = ids.map(|id| id.as_u64().unwrap() as u32).collect();
                 model
-                    .forward(&Batch::new(&[ids]).unwrap(), None, Logits::None)
+                    .forward(&Batch::new(&[ids]).unwrap(), None, LogitsToKeep::None)
                     .unwrap();
             }
         }
@@ -58,7 +60,13 @@ fn eight_texts_agree_with_the_formula_as_far_as_measured() {
         .iter()
         .map(|(matrix, sums)| (*matrix, sums.iter().map(Vec::as_slice).collect()))
         .collect();
-    let formula = isolate_set(&matrices, &KS, Rule::WeightTimesNorm, Group::PerMatrix).unwrap();
+    let formula = isolate_set(
+        &matrices,
+        &KS,
+        ScoreRule::WeightTimesNorm,
+        ComparisonGroup::PerMatrix,
+    )
+    .unwrap();
     let reference = isolate_reference_bf16(
         &checkpoint,
         (&rounded[0], &draws),

@@ -4,19 +4,20 @@
 
 use mathneuro_core::Checkpoint;
 use mathneuro_core::capture::tch::Kind;
-use mathneuro_core::capture::{LoadOptions, Model, TextTokenizer};
+use mathneuro_core::capture::{LoadOptions, Model, Tokenizer};
 use mathneuro_core::eval::{
-    Engine, EvalError, LoglikItem, Task, TaskDefinition, TaskOptions, TaskResult, rows_from_values,
+    Engine, EvalError, LogLikelihoodRequest, Task, TaskDefinition, TaskOptions, TaskResult,
+    rows_from_values,
 };
 use mathneuro_tests::fixture;
 use serde_json::{Value, json};
 
-fn load() -> (Model, TextTokenizer) {
+fn load() -> (Model, Tokenizer) {
     let checkpoint = Checkpoint::open(fixture("tiny-llama")).unwrap();
     let options = LoadOptions::default().with_dtype(Kind::Float);
     (
         Model::load(&checkpoint, &options).unwrap(),
-        TextTokenizer::from_dir(fixture("tiny-llama")).unwrap(),
+        Tokenizer::from_dir(fixture("tiny-llama")).unwrap(),
     )
 }
 
@@ -93,8 +94,8 @@ fn choices_are_scored_by_sum_by_characters_and_by_bytes() {
     let task = task(file, documents);
     let found = run(&task, 4).unwrap();
     let (model, tokenizer) = load();
-    let items: Vec<LoglikItem> = (0..6)
-        .map(|n| LoglikItem {
+    let items: Vec<LogLikelihoodRequest> = (0..6)
+        .map(|n| LogLikelihoodRequest {
             context: words(n..n + 4),
             continuations: options.iter().map(|option| format!(" {option}")).collect(),
         })
@@ -147,7 +148,7 @@ fn winogrande_scores_what_follows_the_blank() {
     let found = task
         .run(&engine, &TaskOptions::default(), &mut |_, _| true)
         .unwrap();
-    let items = ["w10 w20", "w10 w30"].map(|context| LoglikItem {
+    let items = ["w10 w20", "w10 w30"].map(|context| LogLikelihoodRequest {
         context: context.to_owned(),
         continuations: vec![" w12 w13".to_owned()],
     });
@@ -194,7 +195,7 @@ fn perplexities_per_word_and_byte_come_from_the_same_losses() {
     );
     assert!(matches!(
         Task::perplexity(""),
-        Err(EvalError::BadRow { .. })
+        Err(EvalError::InvalidRow { .. })
     ));
 }
 

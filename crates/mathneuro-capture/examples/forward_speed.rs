@@ -9,7 +9,7 @@
 //! (Linux only), not the time that passed.
 
 use mathneuro_capture::tch::Kind;
-use mathneuro_capture::{Batch, KvCache, LoadOptions, Logits, Model, NormRecorder};
+use mathneuro_capture::{Batch, KvCache, LoadOptions, LogitsToKeep, Model, NormRecorder};
 use mathneuro_checkpoint::Checkpoint;
 
 const ROUNDS: usize = 12;
@@ -37,7 +37,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
 
     for (texts, length) in PREFILL {
         let batch = Batch::new(&ids(texts, length))?;
-        let pass = || model.forward(&batch, None, Logits::None);
+        let pass = || model.forward(&batch, None, LogitsToKeep::None);
         let (mut bare, mut watched) = (f64::INFINITY, f64::INFINITY);
         for _ in 0..ROUNDS {
             bare = bare.min(clock.time(&pass)?);
@@ -57,7 +57,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         model.forward(
             &Batch::new(&ids(slots, held))?,
             Some(&mut cache),
-            Logits::None,
+            LogitsToKeep::None,
         )?;
         let step = Batch::new(&ids(slots, 1))?;
         let mut best = f64::INFINITY;
@@ -65,7 +65,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             let steps = 4;
             let taken = clock.time(|| {
                 for _ in 0..steps {
-                    model.forward(&step, Some(&mut cache), Logits::Last)?;
+                    model.forward(&step, Some(&mut cache), LogitsToKeep::Last)?;
                     for slot in 0..slots {
                         cache.truncate(slot, held)?;
                     }

@@ -10,7 +10,7 @@ use crate::names::{Names, QkvNames, UpNames};
 use crate::parts::{
     Attention, Block, DenseMlp, Experts, Linear, Mlp, MlpSites, Norm, Positions, QkvOrder, Rotary,
 };
-use crate::placement::Placement;
+use crate::placement::DeviceMap;
 
 /// The tensors of a model.
 pub(crate) struct Decoder {
@@ -37,7 +37,7 @@ pub(crate) fn assemble(
     loader: &mut Loader<'_>,
     config: &ModelConfig,
     names: &Names,
-    placement: &Placement,
+    placement: &DeviceMap,
 ) -> Result<Decoder> {
     let (hidden, vocab) = (config.hidden_size, config.vocab_size);
     let prefixed = |name: &str| format!("{}{name}", names.prefix);
@@ -131,7 +131,7 @@ fn places(
     loader: &Loader<'_>,
     config: &ModelConfig,
     names: &Names,
-    placement: &Placement,
+    placement: &DeviceMap,
 ) -> Result<Places> {
     let mut bytes = vec![loader.bytes_under(&names.embedding())?];
     if config.rope.is_none() {

@@ -16,17 +16,19 @@ impl Batch {
     /// A batch of texts given as token ids. Text `i` uses cache slot `i`.
     ///
     /// # Errors
-    /// [`CaptureError::BadBatch`] for no text or a text without a token.
+    /// [`CaptureError::InvalidBatch`] for no text or a text without a token.
     pub fn new<T: AsRef<[u32]>>(texts: &[T]) -> Result<Self> {
         if texts.is_empty() {
-            return Err(CaptureError::BadBatch("there is no text".to_owned()));
+            return Err(CaptureError::InvalidBatch("there is no text".to_owned()));
         }
         let mut ids = Vec::with_capacity(texts.iter().map(|text| text.as_ref().len()).sum());
         let mut segments = Vec::with_capacity(texts.len());
         for (index, text) in texts.iter().enumerate() {
             let text = text.as_ref();
             if text.is_empty() {
-                return Err(CaptureError::BadBatch(format!("text {index} has no token")));
+                return Err(CaptureError::InvalidBatch(format!(
+                    "text {index} has no token"
+                )));
             }
             let start = ids.len();
             ids.extend_from_slice(text);
@@ -44,10 +46,10 @@ impl Batch {
     /// dropped, on whichever side they stand.
     ///
     /// # Errors
-    /// [`CaptureError::BadBatch`] for sizes that do not fit, and for a row without a token.
+    /// [`CaptureError::InvalidBatch`] for sizes that do not fit, and for a row without a token.
     pub fn from_padded(ids: &[u32], attention_mask: &[u8], width: usize) -> Result<Self> {
         if width == 0 || ids.len() != attention_mask.len() || !ids.len().is_multiple_of(width) {
-            return Err(CaptureError::BadBatch(format!(
+            return Err(CaptureError::InvalidBatch(format!(
                 "{} ids and {} mask values are not rows of {width}",
                 ids.len(),
                 attention_mask.len()
@@ -70,13 +72,13 @@ impl Batch {
     /// Uses these cache slots, one per text.
     ///
     /// # Errors
-    /// [`CaptureError::BadBatch`] when there is not one slot per text, or one comes twice.
+    /// [`CaptureError::InvalidBatch`] when there is not one slot per text, or one comes twice.
     pub fn with_slots(mut self, slots: &[usize]) -> Result<Self> {
         let mut sorted = slots.to_vec();
         sorted.sort_unstable();
         sorted.dedup();
         if slots.len() != self.segments.len() || sorted.len() != slots.len() {
-            return Err(CaptureError::BadBatch(format!(
+            return Err(CaptureError::InvalidBatch(format!(
                 "{} texts need as many different slots, not {slots:?}",
                 self.segments.len()
             )));

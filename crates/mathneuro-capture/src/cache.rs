@@ -63,7 +63,7 @@ impl KvCache {
     /// gets a copy.
     ///
     /// # Errors
-    /// [`CaptureError::NoSuchSlot`] in a cache without slots, [`CaptureError::CacheFull`] for a capacity below the tokens
+    /// [`CaptureError::SlotNotFound`] in a cache without slots, [`CaptureError::CacheFull`] for a capacity below the tokens
     /// of slot 0, [`CaptureError::Torch`] when memory does not suffice.
     pub fn branch(self, model: &Model, slots: usize, capacity: usize) -> Result<Self> {
         self.check(0)?;
@@ -157,7 +157,7 @@ impl KvCache {
     /// Forgets all tokens of a slot from `len` on; those that a [branched](Self::branch) cache's slots begin with stay.
     ///
     /// # Errors
-    /// [`CaptureError::NoSuchSlot`].
+    /// [`CaptureError::SlotNotFound`].
     pub fn truncate(&mut self, slot: usize, len: usize) -> Result<()> {
         self.check(slot)?;
         let len = len.max(self.common);
@@ -169,12 +169,12 @@ impl KvCache {
     /// [branched](Self::branch) cache a slot never holds fewer than all share.)
     ///
     /// # Errors
-    /// [`CaptureError::NoSuchSlot`], [`CaptureError::BadBatch`] when the source holds fewer tokens.
+    /// [`CaptureError::SlotNotFound`], [`CaptureError::InvalidBatch`] when the source holds fewer tokens.
     pub fn copy_prefix(&mut self, from: usize, to: usize, len: usize) -> Result<()> {
         self.check(from)?;
         self.check(to)?;
         if self.lens[from] < len {
-            return Err(CaptureError::BadBatch(format!(
+            return Err(CaptureError::InvalidBatch(format!(
                 "slot {from} holds {} tokens, a prefix of {len} was asked for",
                 self.lens[from]
             )));
@@ -198,7 +198,7 @@ impl KvCache {
         if slot < self.lens.len() {
             return Ok(());
         }
-        Err(CaptureError::NoSuchSlot {
+        Err(CaptureError::SlotNotFound {
             slot,
             slots: self.lens.len(),
         })

@@ -1,12 +1,12 @@
 //! From texts to activation norms.
 
-use mathneuro_score::NormStats;
+use mathneuro_score::ActivationNorms;
 
 use crate::batch::Batch;
 use crate::error::{CaptureError, Result};
-use crate::model::{Logits, Model};
+use crate::model::{LogitsToKeep, Model};
 use crate::recorder::NormRecorder;
-use crate::tokenizer::TextTokenizer;
+use crate::tokenizer::Tokenizer;
 
 /// How texts are cut and batched.
 #[derive(Debug, Clone)]
@@ -49,15 +49,15 @@ impl CollectOptions {
 /// each batch how many texts are done and how many there are; when it answers `false` the work stops.
 ///
 /// # Errors
-/// [`CaptureError::NoTokens`] when no text gives a token, [`CaptureError::ForeignToken`] when the tokenizer gives one that the
+/// [`CaptureError::NoTokens`] when no text gives a token, [`CaptureError::TokenOutOfVocab`] when the tokenizer gives one that the
 /// embedding does not have, [`CaptureError::Interrupted`], and whatever tokenizer and model report.
 pub fn collect_norms<T: AsRef<str>>(
     model: &Model,
-    tokenizer: &TextTokenizer,
+    tokenizer: &Tokenizer,
     texts: impl IntoIterator<Item = T>,
     options: &CollectOptions,
     mut progress: impl FnMut(usize, usize) -> bool,
-) -> Result<NormStats> {
+) -> Result<ActivationNorms> {
     let Encoded {
         mut encoded,
         total,
@@ -75,7 +75,7 @@ pub fn collect_norms<T: AsRef<str>>(
             tokens += encoded[end].len();
             end += 1;
         }
-        model.forward(&Batch::new(&encoded[done..end])?, None, Logits::None)?;
+        model.forward(&Batch::new(&encoded[done..end])?, None, LogitsToKeep::None)?;
         done = end;
         if !progress(done + skipped, total) && done < encoded.len() {
             return Err(CaptureError::Interrupted {
@@ -92,10 +92,10 @@ pub fn collect_norms<T: AsRef<str>>(
 /// What [`collect_norms`] would refuse the texts for, before anything is computed.
 ///
 /// # Errors
-/// [`CaptureError::NoTokens`], [`CaptureError::ForeignToken`], [`CaptureError::Tokenizer`].
+/// [`CaptureError::NoTokens`], [`CaptureError::TokenOutOfVocab`], [`CaptureError::Tokenizer`].
 pub fn check_texts<T: AsRef<str>>(
     model: &Model,
-    tokenizer: &TextTokenizer,
+    tokenizer: &Tokenizer,
     texts: impl IntoIterator<Item = T>,
     options: &CollectOptions,
 ) -> Result<()> {
@@ -112,7 +112,7 @@ struct Encoded {
 
 fn encode<T: AsRef<str>>(
     model: &Model,
-    tokenizer: &TextTokenizer,
+    tokenizer: &Tokenizer,
     texts: impl IntoIterator<Item = T>,
     options: &CollectOptions,
 ) -> Result<Encoded> {
@@ -132,7 +132,7 @@ fn encode<T: AsRef<str>>(
         // Before an hour of forward passes, not after it.
         let rows = model.config().vocab_size;
         if let Some(&id) = ids.iter().find(|id| **id as usize >= rows) {
-            return Err(CaptureError::ForeignToken {
+            return Err(CaptureError::TokenOutOfVocab {
                 text: total - 1,
                 token: tokenizer.decode(&[id], false)?,
                 id,

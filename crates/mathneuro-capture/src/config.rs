@@ -408,7 +408,7 @@ impl<'c> Fields<'c> {
 }
 
 pub(crate) fn bad(field: &str, problem: &str) -> CaptureError {
-    CaptureError::BadConfig {
+    CaptureError::InvalidConfig {
         field: field.to_owned(),
         problem: problem.to_owned(),
     }

@@ -20,7 +20,7 @@ pub enum CaptureError {
     },
     /// A configuration that cannot be used.
     #[error("config.json: `{field}` {problem}")]
-    BadConfig {
+    InvalidConfig {
         /// The field.
         field: String,
         /// What is wrong with it.
@@ -55,7 +55,7 @@ pub enum CaptureError {
     },
     /// A tensor of another shape than the configuration says.
     #[error("{name} has shape {found:?}, the configuration says {expected:?}")]
-    WrongShape {
+    ShapeMismatch {
         /// The tensor.
         name: String,
         /// Shape in the checkpoint.
@@ -65,7 +65,7 @@ pub enum CaptureError {
     },
     /// A tensor that is not of a float type.
     #[error("{name} is {dtype}; F32, F16 or BF16 is needed")]
-    WrongType {
+    DtypeMismatch {
         /// The tensor.
         name: String,
         /// Its type.
@@ -76,7 +76,7 @@ pub enum CaptureError {
         "config.json ties {head} to {embedding}, but the checkpoint holds another {head}; \
          set `tie_word_embeddings` to false to use it, or delete it"
     )]
-    DivergedHead {
+    UntiedHead {
         /// The head.
         head: String,
         /// The embedding.
@@ -84,16 +84,16 @@ pub enum CaptureError {
     },
     /// A device that is not there.
     #[error("device {0} is not available; libtorch finds {1} CUDA devices")]
-    NoDevice(String, i64),
+    DeviceNotFound(String, i64),
     /// A text that names no devices.
     #[error("device `{0}` is not cpu, cuda or cuda:N, with a limit like =20GiB if wanted")]
-    BadPlacement(String),
+    InvalidPlacement(String),
     /// Devices whose limits are too low for a model.
     #[error(
         "the weights take {needed} bytes, and on {placement} there is no room for {part}, {bytes} bytes; \
          raise a limit or add a device, for example `,cpu`"
     )]
-    NoRoom {
+    OutOfMemoryBudget {
         /// The devices with their limits.
         placement: String,
         /// Bytes of all weights.
@@ -116,7 +116,7 @@ pub enum CaptureError {
         "text {text}: token `{token}` is number {id}, and the embedding has {rows} rows; \
          the tokenizer's vocabulary of {vocab_size} is not this model's"
     )]
-    ForeignToken {
+    TokenOutOfVocab {
         /// The text, counted from 0.
         text: usize,
         /// The token.
@@ -138,7 +138,7 @@ pub enum CaptureError {
     },
     /// A mask that is not of this weight.
     #[error("{name} has {expected} elements, the mask {found}")]
-    MaskLength {
+    MaskLengthMismatch {
         /// The weight.
         name: String,
         /// Its elements.
@@ -148,7 +148,7 @@ pub enum CaptureError {
     },
     /// A batch that cannot be run.
     #[error("batch: {0}")]
-    BadBatch(String),
+    InvalidBatch(String),
     /// More tokens than a cache slot holds.
     #[error("slot {slot} of the cache holds {held} of {capacity} tokens; {more} more do not fit")]
     CacheFull {
@@ -163,7 +163,7 @@ pub enum CaptureError {
     },
     /// A slot that the cache does not have.
     #[error("slot {slot} is beyond the {slots} slots of the cache")]
-    NoSuchSlot {
+    SlotNotFound {
         /// The slot asked for.
         slot: usize,
         /// Slots there are.
@@ -171,7 +171,7 @@ pub enum CaptureError {
     },
     /// A parameter that is not one of the model's.
     #[error("the model has no parameter {0}")]
-    NoSuchParameter(String),
+    ParameterNotFound(String),
     /// The tokenizer cannot be read or used.
     #[error("tokenizer {path}: {reason}")]
     Tokenizer {

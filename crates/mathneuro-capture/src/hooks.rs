@@ -60,10 +60,10 @@ impl Hooks {
         Ok(())
     }
 
-    pub(crate) fn attach<H: Hook + 'static>(&self, hook: H) -> Session<'_, H> {
+    pub(crate) fn attach<H: Hook + 'static>(&self, hook: H) -> HookGuard<'_, H> {
         let hook = Rc::new(RefCell::new(hook));
         self.attached.borrow_mut().push(hook.clone());
-        Session {
+        HookGuard {
             hooks: self,
             hook: Some(hook),
         }
@@ -80,12 +80,12 @@ impl Hooks {
 
 /// A hook at work. Dropping the session removes the hook from the model.
 #[must_use = "the hook is removed when the session is dropped"]
-pub struct Session<'m, H: Hook + 'static> {
+pub struct HookGuard<'m, H: Hook + 'static> {
     hooks: &'m Hooks,
     hook: Option<Rc<RefCell<H>>>,
 }
 
-impl<H: Hook + 'static> Session<'_, H> {
+impl<H: Hook + 'static> HookGuard<'_, H> {
     /// Removes the hook from the model and gives it back.
     pub fn finish(mut self) -> H {
         let hook = self
@@ -111,7 +111,7 @@ impl<H: Hook + 'static> Session<'_, H> {
     }
 }
 
-impl<H: Hook + 'static> Drop for Session<'_, H> {
+impl<H: Hook + 'static> Drop for HookGuard<'_, H> {
     fn drop(&mut self) {
         if let Some(hook) = self.hook.take() {
             self.hooks.detach(&hook);

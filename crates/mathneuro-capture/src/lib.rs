@@ -1,13 +1,13 @@
 //! Decoder models on libtorch with hook sites, and the recorder of activation norms.
 //!
 //! ```no_run
-//! use mathneuro_capture::{CollectOptions, LoadOptions, Model, TextTokenizer, collect_norms};
+//! use mathneuro_capture::{CollectOptions, LoadOptions, Model, Tokenizer, collect_norms};
 //! use mathneuro_checkpoint::Checkpoint;
 //!
 //! # fn main() -> Result<(), mathneuro_capture::CaptureError> {
 //! let checkpoint = Checkpoint::open("SmolLM2-135M-Instruct")?;
 //! let model = Model::load(&checkpoint, &LoadOptions::default())?;
-//! let tokenizer = TextTokenizer::from_dir(checkpoint.dir())?;
+//! let tokenizer = Tokenizer::from_dir(checkpoint.dir())?;
 //! let texts = ["Question: What is 2 + 3?\nAnswer: 5"];
 //! let norms = collect_norms(&model, &tokenizer, texts, &CollectOptions::default(), |_, _| true)?;
 //! println!("{} sites", norms.sites().count());
@@ -32,7 +32,7 @@
 //! `c_attn`. Each expert of a mixture has two, `...experts.E.input` and that of its last layer, which are shown the tokens that
 //! were sent to it. [`Model::linears`] lists all weights with their sites.
 //!
-//! A [`Hook`] is attached with [`Model::attach`]; dropping the [`Session`] removes it. Without a hook the logits are
+//! A [`Hook`] is attached with [`Model::attach`]; dropping the [`HookGuard`] removes it. Without a hook the logits are
 //! bitwise the same.
 //!
 //! # Ragged batches
@@ -77,11 +77,11 @@ pub use config::{
     Activation, ExpertsConfig, LayerConfig, ModelConfig, NormKind, QkNorm, RopeConfig, RopeScaling,
 };
 pub use error::{CaptureError, Result};
-pub use hooks::{Hook, Session};
+pub use hooks::{Hook, HookGuard};
 pub use linear_info::{LinearInfo, LinearPart, Side};
 pub use mathneuro_checkpoint::WeightLayout;
-pub use model::{LoadOptions, Logits, Model};
-pub use placement::Placement;
+pub use model::{LoadOptions, LogitsToKeep, Model};
+pub use placement::DeviceMap;
 pub use recorder::{NormRecorder, TextNormRecorder};
 pub use tch;
-pub use tokenizer::TextTokenizer;
+pub use tokenizer::Tokenizer;

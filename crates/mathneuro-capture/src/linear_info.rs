@@ -76,7 +76,7 @@ impl LinearInfo {
     /// Set bits of this weight's mask in each part. They sum to the mask's count.
     ///
     /// # Errors
-    /// [`CaptureError::MaskLength`] for a mask of another length than the weight.
+    /// [`CaptureError::MaskLengthMismatch`] for a mask of another length than the weight.
     pub fn part_counts(&self, mask: &ParamMask) -> Result<Vec<(&'static str, usize)>> {
         let along = self.parts.iter().map(|part| {
             let counts = self.counts(part, mask)?;
@@ -89,7 +89,7 @@ impl LinearInfo {
     /// keys and values have fewer heads than queries.
     ///
     /// # Errors
-    /// [`CaptureError::MaskLength`] for a mask of another length than the weight.
+    /// [`CaptureError::MaskLengthMismatch`] for a mask of another length than the weight.
     pub fn head_counts(&self, mask: &ParamMask) -> Result<Vec<(&'static str, Vec<usize>)>> {
         let mut heads = Vec::new();
         for part in &self.parts {
@@ -105,7 +105,7 @@ impl LinearInfo {
     /// Set bits at each output or input of a part, in order.
     fn counts(&self, part: &LinearPart, mask: &ParamMask) -> Result<Vec<usize>> {
         let [rows, cols] = self.shape();
-        let wrong = || CaptureError::MaskLength {
+        let wrong = || CaptureError::MaskLengthMismatch {
             name: self.name.clone(),
             expected: rows * cols,
             found: mask.len(),

@@ -14,7 +14,7 @@ use crate::parts::Linear;
 /// The tensor of a view, on the CPU and in the view's own type.
 pub(crate) fn tensor_from_view(view: &TensorView<'_>) -> Result<Tensor> {
     let Some(kind) = kind_of(view.dtype()) else {
-        return Err(CaptureError::WrongType {
+        return Err(CaptureError::DtypeMismatch {
             name: view.name().to_owned(),
             dtype: format!("{:?}", view.dtype()),
         });
@@ -142,7 +142,7 @@ impl<'c> Loader<'c> {
         }
         let view = self.checkpoint.tensor(&name)?;
         if view.shape() != shape {
-            return Err(CaptureError::WrongShape {
+            return Err(CaptureError::ShapeMismatch {
                 name,
                 found: view.shape().to_vec(),
                 expected: shape.to_vec(),
@@ -273,7 +273,7 @@ impl<'c> Loader<'c> {
             self.checkpoint.release(&head);
             self.checkpoint.release(&embedding);
             if !same {
-                return Err(CaptureError::DivergedHead { head, embedding });
+                return Err(CaptureError::UntiedHead { head, embedding });
             }
             self.ignored.push(head);
         }

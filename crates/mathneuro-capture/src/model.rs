@@ -11,18 +11,18 @@ use crate::batch::Batch;
 use crate::cache::KvCache;
 use crate::config::ModelConfig;
 use crate::error::{CaptureError, Result};
-use crate::hooks::{Hook, Hooks, Session};
+use crate::hooks::{Hook, HookGuard, Hooks};
 use crate::linear_info::LinearInfo;
 use crate::load::{Loader, tensor_from_view};
 use crate::parts::{Look, Plan, Text};
-use crate::placement::Placement;
+use crate::placement::DeviceMap;
 
 /// Where and in which number format a model runs.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct LoadOptions {
     /// The devices.
-    pub placement: Placement,
+    pub placement: DeviceMap,
     /// The number format of weights and activations; the checkpoint's own if not given.
     pub dtype: Option<Kind>,
 }
@@ -40,12 +40,12 @@ impl LoadOptions {
     /// On this device.
     #[must_use]
     pub fn with_device(self, device: Device) -> Self {
-        self.with_placement(device.into())
+        self.with_device_map(device.into())
     }
 
     /// Spread over these devices.
     #[must_use]
-    pub fn with_placement(mut self, placement: Placement) -> Self {
+    pub fn with_device_map(mut self, placement: DeviceMap) -> Self {
         self.placement = placement;
         self
     }
@@ -61,7 +61,7 @@ impl LoadOptions {
 /// Which logits a forward pass gives.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Logits {
+pub enum LogitsToKeep {
     /// None: the output head is not computed.
     None,
     /// Those after the last token of each text, `[texts, vocab_size]`.
@@ -169,24 +169,24 @@ impl Model {
     }
 
     /// Attaches a hook; it sees every forward pass until the session ends.
-    pub fn attach<H: Hook + 'static>(&self, hook: H) -> Session<'_, H> {
+    pub fn attach<H: Hook + 'static>(&self, hook: H) -> HookGuard<'_, H> {
         self.hooks.attach(hook)
     }
 
     /// Replaces a parameter, for example by an edited one. The bytes are converted to the model's number format.
     ///
     /// # Errors
-    /// [`CaptureError::NoSuchParameter`], [`CaptureError::WrongShape`], [`CaptureError::WrongType`].
+    /// [`CaptureError::ParameterNotFound`], [`CaptureError::ShapeMismatch`], [`CaptureError::DtypeMismatch`].
     pub fn set_parameter(&mut self, name: &str, view: &TensorView<'_>) -> Result<()> {
         let _no_grad = tch::no_grad_guard();
         let parameter = self
             .parameters
             .get_mut(name)
-            .ok_or_else(|| CaptureError::NoSuchParameter(name.to_owned()))?;
+            .ok_or_else(|| CaptureError::ParameterNotFound(name.to_owned()))?;
         let expected: Vec<usize> = parameter.size().iter().map(|size| *size as usize).collect();
         if view.shape() != expected {
             let found = view.shape().to_vec();
-            return Err(CaptureError::WrongShape {
+            return Err(CaptureError::ShapeMismatch {
                 name: name.to_owned(),
                 found,
                 expected,
@@ -208,7 +208,7 @@ impl Model {
         &self,
         batch: &Batch,
         mut cache: Option<&mut KvCache>,
-        logits: Logits,
+        logits: LogitsToKeep,
     ) -> Result<Option<Tensor>> {
         let _no_grad = tch::no_grad_guard();
         let wanted = self.positions(batch, &logits)?;
@@ -269,22 +269,24 @@ impl Model {
     }
 
     /// The tokens whose logits are wanted; `None` for all of them.
-    fn positions(&self, batch: &Batch, logits: &Logits) -> Result<Option<Vec<i64>>> {
+    fn positions(&self, batch: &Batch, logits: &LogitsToKeep) -> Result<Option<Vec<i64>>> {
         let total = batch.ids().len();
         match logits {
-            Logits::None => Ok(Some(Vec::new())),
-            Logits::All => Ok(None),
-            Logits::Last => Ok(Some(
+            LogitsToKeep::None => Ok(Some(Vec::new())),
+            LogitsToKeep::All => Ok(None),
+            LogitsToKeep::Last => Ok(Some(
                 batch.segments().iter().map(|s| s.end as i64 - 1).collect(),
             )),
-            Logits::At(positions) => match positions.iter().find(|position| **position >= total) {
-                Some(position) => Err(CaptureError::BadBatch(format!(
-                    "logits of token {position} were asked for, there are {total}"
-                ))),
-                None => Ok(Some(
-                    positions.iter().map(|position| *position as i64).collect(),
-                )),
-            },
+            LogitsToKeep::At(positions) => {
+                match positions.iter().find(|position| **position >= total) {
+                    Some(position) => Err(CaptureError::InvalidBatch(format!(
+                        "logits of token {position} were asked for, there are {total}"
+                    ))),
+                    None => Ok(Some(
+                        positions.iter().map(|position| *position as i64).collect(),
+                    )),
+                }
+            }
         }
     }
 
@@ -346,7 +348,7 @@ fn check_device(device: Device) -> Result<()> {
     let found = tch::Cuda::device_count();
     match device {
         Device::Cuda(index) if !tch::Cuda::is_available() || index as i64 >= found => {
-            Err(CaptureError::NoDevice(format!("cuda:{index}"), found))
+            Err(CaptureError::DeviceNotFound(format!("cuda:{index}"), found))
         }
         _ => Ok(()),
     }

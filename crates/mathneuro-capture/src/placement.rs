@@ -16,7 +16,7 @@ use crate::error::{CaptureError, Result};
 /// As text: `cpu`, `cuda`, `cuda:1`, or several with a comma between, each with a limit if wanted:
 /// `cuda:0=20GiB,cuda:1=20GiB,cpu`.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Placement {
+pub struct DeviceMap {
     places: Vec<Place>,
 }
 
@@ -27,7 +27,7 @@ struct Place {
     limit: Option<u64>,
 }
 
-impl From<Device> for Placement {
+impl From<Device> for DeviceMap {
     fn from(device: Device) -> Self {
         let limit = None;
         Self {
@@ -36,7 +36,7 @@ impl From<Device> for Placement {
     }
 }
 
-impl Placement {
+impl DeviceMap {
     /// The devices.
     pub fn devices(&self) -> impl Iterator<Item = Device> {
         self.places.iter().map(|place| place.device)
@@ -73,7 +73,7 @@ impl Placement {
         }
         if assigned.len() < parts.len() {
             let (part, bytes) = (assigned.len(), parts[assigned.len()]);
-            return Err(CaptureError::NoRoom {
+            return Err(CaptureError::OutOfMemoryBudget {
                 placement: self.to_string(),
                 needed: parts.iter().sum(),
                 part: match part {
@@ -87,11 +87,11 @@ impl Placement {
     }
 }
 
-impl FromStr for Placement {
+impl FromStr for DeviceMap {
     type Err = CaptureError;
 
     fn from_str(text: &str) -> Result<Self> {
-        let bad = |place: &str| CaptureError::BadPlacement(place.to_owned());
+        let bad = |place: &str| CaptureError::InvalidPlacement(place.to_owned());
         let place = |text: &str| {
             let (device, limit) = match text.split_once('=') {
                 Some((device, limit)) => (device, Some(bytes(limit).ok_or_else(|| bad(text))?)),
@@ -129,7 +129,7 @@ fn bytes(text: &str) -> Option<u64> {
     number.trim().parse::<u64>().ok()?.checked_mul(*unit)
 }
 
-impl fmt::Display for Placement {
+impl fmt::Display for DeviceMap {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (index, place) in self.places.iter().enumerate() {
             let comma = if index == 0 { "" } else { "," };
@@ -152,7 +152,7 @@ mod tests {
 
     /// How many of these parts come to each device.
     fn counts(placement: &str, parts: &[u64]) -> Vec<usize> {
-        let placement: Placement = placement.parse().unwrap();
+        let placement: DeviceMap = placement.parse().unwrap();
         let assigned = placement.assign(parts).unwrap();
         assert_eq!(assigned.len(), parts.len());
         // Neighbours stay together, in the order of the devices.
@@ -186,7 +186,7 @@ mod tests {
         assert_eq!(counts("cuda:0=35,cuda:1,cpu", &[10; 8]), [3, 3, 2]);
         assert_eq!(counts("cuda:0=5,cpu", &[10; 8]), [0, 8]);
         assert_eq!(counts("cuda:0=40,cuda:1=40", &[10; 8]), [4, 4]);
-        let placement: Placement = "cuda:0=40,cuda:1=39".parse().unwrap();
+        let placement: DeviceMap = "cuda:0=40,cuda:1=39".parse().unwrap();
         let error = placement.assign(&[10; 8]).unwrap_err().to_string();
         assert!(
             error.contains("80 bytes") && error.contains("cuda:0=40,cuda:1=39"),
@@ -201,7 +201,7 @@ mod tests {
             ("cuda:1=20GiB, cpu", "cuda:1=21474836480,cpu"),
             ("cpu=1 GB,cuda:0=5MiB", "cpu=1000000000,cuda:0=5242880"),
         ] {
-            assert_eq!(text.parse::<Placement>().unwrap().to_string(), expected);
+            assert_eq!(text.parse::<DeviceMap>().unwrap().to_string(), expected);
         }
         for bad in [
             "",
@@ -215,7 +215,7 @@ mod tests {
             "cpu=-1",
             "cpu=99999999999GiB",
         ] {
-            let error = bad.parse::<Placement>().unwrap_err().to_string();
+            let error = bad.parse::<DeviceMap>().unwrap_err().to_string();
             assert!(
                 error.contains("is not cpu, cuda or cuda:N"),
                 "{bad}: {error}"

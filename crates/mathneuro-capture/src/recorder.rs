@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 
 use mathneuro_score::{
-    FloatType, NormStats, SiteNorms, StatsMeta, TextNorms, Weights, accumulate_squares,
+    ActivationNorms, FloatType, NormsMeta, SiteNorms, TextNorms, Weights, accumulate_squares,
 };
 use tch::{Device, Kind, Tensor};
 
@@ -55,8 +55,8 @@ impl NormRecorder {
     ///
     /// # Errors
     /// A norm that is NaN or infinite (the site and the feature are named), or an error of libtorch.
-    pub fn into_stats(self) -> Result<NormStats> {
-        let mut stats = NormStats::new(StatsMeta::default());
+    pub fn into_stats(self) -> Result<ActivationNorms> {
+        let mut stats = ActivationNorms::new(NormsMeta::default());
         for (name, mut site) in self.sites {
             if let Some(sums) = site.on_device {
                 let sums = sums.f_to_device(Device::Cpu)?;

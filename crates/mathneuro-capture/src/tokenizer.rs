@@ -6,7 +6,6 @@ use std::path::{Path, PathBuf};
 
 use mathneuro_checkpoint::{has_file, parse_json};
 use serde_json::Value;
-use tokenizers::Tokenizer;
 
 use crate::error::{CaptureError, Result};
 
@@ -24,14 +23,14 @@ const END_OF_TEXT: [&str; 7] = [
 
 /// The tokenizer of a Hugging Face folder.
 #[derive(Debug, Clone)]
-pub struct TextTokenizer {
-    inner: Tokenizer,
+pub struct Tokenizer {
+    inner: tokenizers::Tokenizer,
     path: PathBuf,
     bos: Option<u32>,
     eos: BTreeSet<u32>,
 }
 
-impl TextTokenizer {
+impl Tokenizer {
     /// Reads `tokenizer.json` of a folder, and the special tokens that `tokenizer_config.json`, `config.json` and
     /// `generation_config.json` name.
     ///
@@ -47,8 +46,8 @@ impl TextTokenizer {
         if !has_file(&path).map_err(|error| bad(error.to_string()))? {
             return Err(bad("the file is not there".to_owned()));
         }
-        let mut inner =
-            Tokenizer::from_file(&path).map_err(|error| bad(explain(&path, &*error)))?;
+        let mut inner = tokenizers::Tokenizer::from_file(&path)
+            .map_err(|error| bad(explain(&path, &*error)))?;
         // Texts are cut and never padded by this crate, whatever the file says.
         inner
             .with_truncation(None)
@@ -112,7 +111,7 @@ impl TextTokenizer {
         }
     }
 
-    /// [`TextTokenizer::encode`] of many texts.
+    /// [`Tokenizer::encode`] of many texts.
     ///
     /// # Errors
     /// [`CaptureError::Tokenizer`].

@@ -181,12 +181,12 @@ impl Checkpoint {
     /// A tensor, without copying it.
     ///
     /// # Errors
-    /// [`CheckpointError::NoSuchTensor`].
+    /// [`CheckpointError::TensorNotFound`].
     pub fn tensor(&self, name: &str) -> Result<TensorView<'_>> {
         let (name, entry) =
             self.tensors
                 .get_key_value(name)
-                .ok_or_else(|| CheckpointError::NoSuchTensor {
+                .ok_or_else(|| CheckpointError::TensorNotFound {
                     name: name.to_owned(),
                     path: self.dir.clone(),
                     count: self.tensors.len(),
@@ -290,7 +290,7 @@ fn gather(shards: &[Shard], dir: &Path) -> Result<BTreeMap<String, Entry>> {
                 range: info.range.clone(),
             };
             if let Some(other) = tensors.insert(info.name.clone(), entry) {
-                return Err(CheckpointError::BadIndex {
+                return Err(CheckpointError::InvalidIndex {
                     path: dir.to_owned(),
                     reason: format!(
                         "tensor {} is in two shards: {} and {}",

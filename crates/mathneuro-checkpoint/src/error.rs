@@ -8,7 +8,7 @@ use std::path::PathBuf;
 pub enum CheckpointError {
     /// The folder is not there.
     #[error("{0} is not a folder; a local folder with config.json and *.safetensors is needed")]
-    NoSuchFolder(PathBuf),
+    DirNotFound(PathBuf),
     /// The folder holds no weights that can be read.
     #[error(
         "{path} is not a checkpoint: {found}; looked for model.safetensors and model.safetensors.index.json"
@@ -23,7 +23,7 @@ pub enum CheckpointError {
     #[error(
         "{0} has no config.json, which says what the weights are; copy it from where the model comes from, beside tokenizer.json"
     )]
-    NoConfig(PathBuf),
+    ConfigNotFound(PathBuf),
     /// A file could not be read or written.
     #[error("cannot {action} {path}: {source}")]
     Io {
@@ -36,7 +36,7 @@ pub enum CheckpointError {
     },
     /// A JSON file that cannot be read.
     #[error("{path} is not valid: {reason}")]
-    BadJson {
+    InvalidJson {
         /// The file.
         path: PathBuf,
         /// What is wrong with it.
@@ -44,7 +44,7 @@ pub enum CheckpointError {
     },
     /// A shard that breaks the safetensors format.
     #[error("{path} is not a valid safetensors file: {reason}")]
-    BadShard {
+    InvalidShard {
         /// The file.
         path: PathBuf,
         /// What is wrong with it.
@@ -52,7 +52,7 @@ pub enum CheckpointError {
     },
     /// The index and the shards disagree.
     #[error("{path}: {reason}")]
-    BadIndex {
+    InvalidIndex {
         /// The index file.
         path: PathBuf,
         /// What is wrong with it.
@@ -76,7 +76,7 @@ pub enum CheckpointError {
     },
     /// A tensor that is not there.
     #[error("tensor {name} is not in {path} ({count} tensors, for example {example})")]
-    NoSuchTensor {
+    TensorNotFound {
         /// The name asked for.
         name: String,
         /// The folder.
@@ -106,7 +106,7 @@ pub enum CheckpointError {
     },
     /// A path that cannot be written to.
     #[error("{path} cannot be written to: {reason}")]
-    BadPath {
+    InvalidPath {
         /// The destination.
         path: PathBuf,
         /// Why.

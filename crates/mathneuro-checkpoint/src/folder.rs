@@ -20,7 +20,7 @@ const SHOWN: usize = 10;
 /// Opens the weights of a folder, and the index if there is one.
 pub(crate) fn open_shards(dir: &Path) -> Result<(Vec<Shard>, Option<Index>)> {
     if !dir.is_dir() {
-        return Err(CheckpointError::NoSuchFolder(dir.to_owned()));
+        return Err(CheckpointError::DirNotFound(dir.to_owned()));
     }
     let there = |path: &Path| has_file(path).map_err(io("read", path));
     let single = dir.join(SINGLE);
@@ -48,13 +48,13 @@ pub(crate) fn open_shards(dir: &Path) -> Result<(Vec<Shard>, Option<Index>)> {
 /// The contents of `config.json`.
 pub(crate) fn read_config(dir: &Path) -> Result<Value> {
     let path = dir.join(CONFIG);
-    let bad = |reason: String| CheckpointError::BadJson {
+    let bad = |reason: String| CheckpointError::InvalidJson {
         path: path.clone(),
         reason,
     };
     // Also, opening a pipe would wait for its other end.
     if !has_file(&path).map_err(|error| bad(error.to_string()))? {
-        return Err(CheckpointError::NoConfig(dir.to_owned()));
+        return Err(CheckpointError::ConfigNotFound(dir.to_owned()));
     }
     let bytes = std::fs::read(&path).map_err(io("read", &path))?;
     let config = parse(&path, &bytes)?;
@@ -73,7 +73,7 @@ pub(crate) struct Index {
 impl Index {
     fn read(dir: &Path) -> Result<Self> {
         let path = dir.join(INDEX);
-        let bad = |reason: String| CheckpointError::BadIndex {
+        let bad = |reason: String| CheckpointError::InvalidIndex {
             path: path.clone(),
             reason,
         };
@@ -156,7 +156,7 @@ impl Index {
     }
 
     pub(crate) fn error(&self, reason: String) -> CheckpointError {
-        CheckpointError::BadIndex {
+        CheckpointError::InvalidIndex {
             path: self.path.clone(),
             reason,
         }
@@ -172,7 +172,7 @@ fn shorten(names: &[&str]) -> String {
 }
 
 fn parse(path: &Path, bytes: &[u8]) -> Result<Value> {
-    parse_json(bytes).map_err(|error| CheckpointError::BadJson {
+    parse_json(bytes).map_err(|error| CheckpointError::InvalidJson {
         path: path.to_owned(),
         reason: error.to_string(),
     })

@@ -12,7 +12,7 @@ use serde_json::Value;
 
 use crate::checkpoint::{Checkpoint, TensorView};
 use crate::error::{CheckpointError, Result, io as io_error};
-use crate::write::DirWriter;
+use crate::write::StagedDir;
 
 /// Bytes edited at once: a multiple of 64 elements of every type, and few enough to stay in the cache until written.
 const CHUNK: usize = 2 << 20;
@@ -42,7 +42,7 @@ pub struct Piece<'a> {
 /// Whatever `edit` returns, and [`CheckpointError`] for files that cannot be read or written.
 pub fn rewrite<E: From<CheckpointError>>(
     source: &Checkpoint,
-    stage: &DirWriter,
+    stage: &StagedDir,
     wanted: impl Fn(&str) -> bool,
     mut edit: impl FnMut(Piece<'_>) -> std::result::Result<(), E>,
 ) -> std::result::Result<Vec<PathBuf>, E> {
@@ -176,7 +176,7 @@ fn copy_others(
     source: &Checkpoint,
     folder: &Path,
     above: &mut Vec<PathBuf>,
-    stage: &DirWriter,
+    stage: &StagedDir,
     left_out: &mut Vec<PathBuf>,
 ) -> Result<()> {
     let real = fs::canonicalize(folder).map_err(io_error("read", folder))?;
@@ -226,7 +226,7 @@ fn holds_other_weights(name: &str) -> bool {
 /// Writes a checkpoint of one file: for tests, tools and weights that come from elsewhere.
 ///
 /// # Errors
-/// [`CheckpointError::Occupied`], [`CheckpointError::Io`], or [`CheckpointError::BadShard`] for tensors that do not
+/// [`CheckpointError::Occupied`], [`CheckpointError::Io`], or [`CheckpointError::InvalidShard`] for tensors that do not
 /// fit their shapes.
 pub fn save<'t>(
     destination: &Path,
@@ -234,7 +234,7 @@ pub fn save<'t>(
     tensors: impl IntoIterator<Item = (&'t str, Dtype, Vec<usize>, &'t [u8])>,
 ) -> Result<()> {
     let path = destination.join("model.safetensors");
-    let bad = |error: safetensors::SafeTensorError| CheckpointError::BadShard {
+    let bad = |error: safetensors::SafeTensorError| CheckpointError::InvalidShard {
         path: path.clone(),
         reason: error.to_string(),
     };
@@ -245,7 +245,7 @@ pub fn save<'t>(
     }
     let metadata = std::collections::HashMap::from([("format".to_owned(), "pt".to_owned())]);
     let bytes = safetensors::serialize(views, Some(metadata)).map_err(bad)?;
-    let stage = DirWriter::create(destination)?;
+    let stage = StagedDir::create(destination)?;
     stage.file("model.safetensors", |out| out.write_all(&bytes))?;
     stage.file("config.json", |out| {
         serde_json::to_writer_pretty(out, config).map_err(Into::into)

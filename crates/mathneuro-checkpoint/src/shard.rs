@@ -32,7 +32,7 @@ impl Shard {
                 map,
                 tensors,
             }),
-            Err(reason) => Err(CheckpointError::BadShard { path, reason }),
+            Err(reason) => Err(CheckpointError::InvalidShard { path, reason }),
         }
     }
 

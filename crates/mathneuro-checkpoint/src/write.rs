@@ -37,7 +37,7 @@ pub fn write_atomic(
 }
 
 fn no_name(path: &Path) -> CheckpointError {
-    CheckpointError::BadPath {
+    CheckpointError::InvalidPath {
         path: path.to_owned(),
         reason: "it has no name of its own",
     }
@@ -66,7 +66,7 @@ fn sibling_prefix(name: &OsStr) -> String {
 }
 
 /// What a file or folder of this name would have become, if it is a temporary sibling of [`write_atomic`] or
-/// [`DirWriter`]. One that is still there when nobody writes was left by a process that was killed.
+/// [`StagedDir`]. One that is still there when nobody writes was left by a process that was killed.
 pub fn half_written(name: &OsStr) -> Option<&str> {
     let inner = name.to_str()?.strip_prefix('.')?.strip_suffix(".tmp")?;
     let (destination, random) = inner.rsplit_once('.')?;
@@ -88,15 +88,15 @@ fn sync_dir(dir: &Path) {
     }
 }
 
-/// A folder under construction beside its destination. [`DirWriter::commit`] renames it into place; dropping it
+/// A folder under construction beside its destination. [`StagedDir::commit`] renames it into place; dropping it
 /// without a commit removes what was written.
 #[derive(Debug)]
-pub struct DirWriter {
+pub struct StagedDir {
     stage: TempDir,
     destination: PathBuf,
 }
 
-impl DirWriter {
+impl StagedDir {
     /// Begins a folder. The destination must be absent or an empty folder.
     ///
     /// # Errors

@@ -22,7 +22,7 @@ fn error(dir: &Path) -> CheckpointError {
 /// The reason given about a shard.
 fn shard_reason(dir: &Path) -> String {
     match error(dir) {
-        CheckpointError::BadShard { path, reason } => {
+        CheckpointError::InvalidShard { path, reason } => {
             assert!(path.starts_with(dir));
             reason
         }
@@ -33,7 +33,7 @@ fn shard_reason(dir: &Path) -> String {
 /// The reason given about the index.
 fn index_reason(dir: &Path) -> String {
     match error(dir) {
-        CheckpointError::BadIndex { path, reason } => {
+        CheckpointError::InvalidIndex { path, reason } => {
             assert!(path.starts_with(dir));
             reason
         }
@@ -54,7 +54,7 @@ fn found_instead(dir: &Path) -> String {
 
 fn bad_json(dir: &Path, file: &str) -> String {
     match error(dir) {
-        CheckpointError::BadJson { path, reason } => {
+        CheckpointError::InvalidJson { path, reason } => {
             assert_eq!(path, dir.join(file));
             reason
         }
@@ -145,10 +145,10 @@ fn linked_files() {
 fn no_such_folder() {
     let dir = tempdir().unwrap();
     let missing = dir.path().join("missing");
-    assert!(matches!(error(&missing), CheckpointError::NoSuchFolder(path) if path == missing));
+    assert!(matches!(error(&missing), CheckpointError::DirNotFound(path) if path == missing));
     write(dir.path(), "file", "x");
     let file = dir.path().join("file");
-    assert!(matches!(error(&file), CheckpointError::NoSuchFolder(path) if path == file));
+    assert!(matches!(error(&file), CheckpointError::DirNotFound(path) if path == file));
 }
 
 #[test]
@@ -497,7 +497,7 @@ fn broken_headers() {
         );
         let result = Checkpoint::open(dir.path());
         assert!(
-            matches!(&result, Err(CheckpointError::BadShard { path, .. }) if path.ends_with("model.safetensors")),
+            matches!(&result, Err(CheckpointError::InvalidShard { path, .. }) if path.ends_with("model.safetensors")),
             "{what}: {result:?}"
         );
     }

@@ -10,7 +10,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use common::{SHARDS, bytes, entries, files, sharded, single, tensors, write};
-use mathneuro_checkpoint::{Checkpoint, CheckpointError, DirWriter, Piece, rewrite};
+use mathneuro_checkpoint::{Checkpoint, CheckpointError, Piece, StagedDir, rewrite};
 use tempfile::tempdir;
 
 /// Rewrites `source` into `target` and returns what was left out, in order.
@@ -21,7 +21,7 @@ fn run(
     mut edit: impl FnMut(Piece<'_>),
 ) -> Vec<PathBuf> {
     let checkpoint = Checkpoint::open(source).unwrap();
-    let stage = DirWriter::create(target).unwrap();
+    let stage = StagedDir::create(target).unwrap();
     let left_out = rewrite(&checkpoint, &stage, wanted, |piece| {
         edit(piece);
         Ok::<(), CheckpointError>(())
@@ -273,7 +273,7 @@ fn an_edit_that_fails_is_reported_and_leaves_nothing() {
     sharded(source.path(), &tensors(), 2);
     let before = files(source.path());
     let checkpoint = Checkpoint::open(source.path()).unwrap();
-    let stage = DirWriter::create(outer.path().join("edited")).unwrap();
+    let stage = StagedDir::create(outer.path().join("edited")).unwrap();
     let result = rewrite(
         &checkpoint,
         &stage,
@@ -312,7 +312,7 @@ fn a_link_to_a_folder_around_it() {
     write(source.path(), "sub/deep/note.txt", "x");
     std::os::unix::fs::symlink(source.path(), source.path().join("sub/deep/up")).unwrap();
     let checkpoint = Checkpoint::open(source.path()).unwrap();
-    let stage = DirWriter::create(outer.path().join("copy")).unwrap();
+    let stage = StagedDir::create(outer.path().join("copy")).unwrap();
     let result = rewrite(&checkpoint, &stage, |_| false, |_| Ok(()));
     let message = result
         .map_err(|e: CheckpointError| e.to_string())
@@ -333,7 +333,7 @@ fn a_source_cut_short_meanwhile() {
     let file = source.path().join("model.safetensors");
     let file = fs::OpenOptions::new().write(true).open(file).unwrap();
     file.set_len(100).unwrap();
-    let stage = DirWriter::create(outer.path().join("copy")).unwrap();
+    let stage = StagedDir::create(outer.path().join("copy")).unwrap();
     let result = rewrite(&checkpoint, &stage, |_| false, |_| Ok(()));
     for error in [result.unwrap_err(), checkpoint.fingerprint().unwrap_err()] {
         let message = error.to_string();

@@ -10,7 +10,7 @@ use std::io::{self, Write};
 use std::path::Path;
 
 use common::{bytes, entries, tensors, write};
-use mathneuro_checkpoint::{Checkpoint, CheckpointError, DirWriter, Dtype, save, write_atomic};
+use mathneuro_checkpoint::{Checkpoint, CheckpointError, Dtype, StagedDir, save, write_atomic};
 use tempfile::tempdir;
 
 fn occupied_by(result: Result<impl Sized, CheckpointError>, at: &Path) -> String {
@@ -84,7 +84,7 @@ fn results_are_readable_by_others() {
     write_atomic(&file, |_| Ok(())).unwrap();
     assert_eq!(mode(&file), 0o644);
     let folder = dir.path().join("folder");
-    DirWriter::create(&folder).unwrap().commit().unwrap();
+    StagedDir::create(&folder).unwrap().commit().unwrap();
     assert_eq!(mode(&folder), 0o755);
 }
 
@@ -92,7 +92,7 @@ fn results_are_readable_by_others() {
 fn dir_writer_puts_a_folder_into_place_at_once() {
     let dir = tempdir().unwrap();
     let target = dir.path().join("deep/er/model");
-    let stage = DirWriter::create(&target).unwrap();
+    let stage = StagedDir::create(&target).unwrap();
     stage.file("a.txt", |out| out.write_all(b"a")).unwrap();
     stage
         .file("sub/folder/b.bin", |out| out.write_all(&bytes(3 << 20, 1)))
@@ -113,7 +113,7 @@ fn dir_writer_takes_an_empty_folder() {
     let dir = tempdir().unwrap();
     let target = dir.path().join("model");
     fs::create_dir(&target).unwrap();
-    let stage = DirWriter::create(&target).unwrap();
+    let stage = StagedDir::create(&target).unwrap();
     stage.file("a", |_| Ok(())).unwrap();
     stage.commit().unwrap();
     assert_eq!(entries(&target), ["a"]);
@@ -125,15 +125,15 @@ fn dir_writer_refuses_an_occupied_place() {
     let target = dir.path().join("model");
     write(&target, "precious.txt", "x");
     assert_eq!(
-        occupied_by(DirWriter::create(&target), &target),
+        occupied_by(StagedDir::create(&target), &target),
         "precious.txt"
     );
     let file = target.join("precious.txt");
-    assert_eq!(occupied_by(DirWriter::create(&file), &file), "a file");
+    assert_eq!(occupied_by(StagedDir::create(&file), &file), "a file");
     // A hidden file is something too.
     let hidden = dir.path().join("hidden");
     write(&hidden, ".git", "x");
-    assert_eq!(occupied_by(DirWriter::create(&hidden), &hidden), ".git");
+    assert_eq!(occupied_by(StagedDir::create(&hidden), &hidden), ".git");
     assert_eq!(entries(dir.path()), ["hidden", "model"]);
     assert_eq!(entries(&target), ["precious.txt"]);
 }
@@ -142,7 +142,7 @@ fn dir_writer_refuses_an_occupied_place() {
 fn dir_writer_refuses_a_place_that_was_taken_meanwhile() {
     let dir = tempdir().unwrap();
     let target = dir.path().join("model");
-    let stage = DirWriter::create(&target).unwrap();
+    let stage = StagedDir::create(&target).unwrap();
     stage.file("a", |_| Ok(())).unwrap();
     write(&target, "other.txt", "x");
     assert_eq!(occupied_by(stage.commit(), &target), "other.txt");
@@ -154,7 +154,7 @@ fn dir_writer_refuses_a_place_that_was_taken_meanwhile() {
 fn dir_writer_dropped_leaves_nothing() {
     let dir = tempdir().unwrap();
     let target = dir.path().join("model");
-    let stage = DirWriter::create(&target).unwrap();
+    let stage = StagedDir::create(&target).unwrap();
     stage.file("sub/a", |out| out.write_all(b"a")).unwrap();
     let failed = stage.file("b", |_| Err(io::Error::other("the disk is full")));
     let message = failed.unwrap_err().to_string();
@@ -163,7 +163,7 @@ fn dir_writer_dropped_leaves_nothing() {
     assert!(entries(dir.path()).is_empty());
     // Nor does a panic.
     let panicked = std::panic::catch_unwind(|| {
-        let _stage = DirWriter::create(&target).unwrap();
+        let _stage = StagedDir::create(&target).unwrap();
         panic!("a defect");
     });
     assert!(panicked.is_err());
@@ -173,25 +173,25 @@ fn dir_writer_dropped_leaves_nothing() {
 #[test]
 fn dir_writer_needs_a_name() {
     for path in ["/..", ".."] {
-        let result = DirWriter::create(path);
+        let result = StagedDir::create(path);
         assert!(
             matches!(
                 result,
-                Err(CheckpointError::Occupied { .. } | CheckpointError::BadPath { .. })
+                Err(CheckpointError::Occupied { .. } | CheckpointError::InvalidPath { .. })
             ),
             "{result:?}"
         );
     }
     let dir = tempdir().unwrap();
-    let result = DirWriter::create(dir.path().join("new/.."));
+    let result = StagedDir::create(dir.path().join("new/.."));
     assert!(
-        matches!(result, Err(CheckpointError::BadPath { .. })),
+        matches!(result, Err(CheckpointError::InvalidPath { .. })),
         "{result:?}"
     );
     write(dir.path(), "file", "x");
     let below = dir.path().join("file/model");
     assert!(matches!(
-        DirWriter::create(below),
+        StagedDir::create(below),
         Err(CheckpointError::Io { .. })
     ));
     assert_eq!(entries(dir.path()), ["file"]);
@@ -225,7 +225,7 @@ fn save_makes_a_checkpoint() {
     let wrong = [("w", Dtype::F32, vec![2], &[0u8; 4][..])];
     let result = save(&dir.path().join("wrong"), &config, wrong);
     assert!(
-        matches!(result, Err(CheckpointError::BadShard { .. })),
+        matches!(result, Err(CheckpointError::InvalidShard { .. })),
         "{result:?}"
     );
     assert_eq!(entries(dir.path()), ["model"]);

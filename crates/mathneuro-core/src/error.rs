@@ -48,7 +48,7 @@ pub enum CoreError {
     },
     /// A glob is not well formed.
     #[error("`{glob}` is not a valid glob: {reason}")]
-    BadGlob {
+    InvalidGlob {
         /// The glob as given.
         glob: String,
         /// What the glob parser said.
@@ -88,7 +88,7 @@ pub enum CoreError {
         "the statistics of `{left}` and `{right}` cover other parameters; \
          only in the first: {only_left}; only in the second: {only_right}"
     )]
-    OtherParameters {
+    ParameterMismatch {
         /// The first set.
         left: String,
         /// The second set.
@@ -103,7 +103,7 @@ pub enum CoreError {
         "the statistics of `{set}` were made from the model {found}, this checkpoint is {expected}; \
          allow it explicitly if that is meant"
     )]
-    OtherModel {
+    FingerprintMismatch {
         /// The name of the set of texts.
         set: String,
         /// The fingerprint in the statistics.
@@ -135,7 +135,7 @@ pub enum CoreError {
     },
     /// A file was read but is not what it should be.
     #[error("{path} is not a valid {kind} file: {reason}")]
-    BadFile {
+    InvalidFile {
         /// The file.
         path: PathBuf,
         /// What it should have been.

@@ -6,7 +6,7 @@ use std::path::Path;
 
 use mathneuro_checkpoint::write_atomic;
 use mathneuro_mask::MaskSet;
-use mathneuro_score::NormStats;
+use mathneuro_score::ActivationNorms;
 
 use crate::error::{CoreError, Result};
 
@@ -26,7 +26,7 @@ pub fn save_masks(masks: &MaskSet, path: impl AsRef<Path>) -> Result<()> {
 /// The file cannot be read, or is not a valid mask file; the message names the file.
 pub fn load_masks(path: impl AsRef<Path>) -> Result<MaskSet> {
     let path = path.as_ref();
-    MaskSet::from_bytes(&read(path)?).map_err(|error| CoreError::BadFile {
+    MaskSet::from_bytes(&read(path)?).map_err(|error| CoreError::InvalidFile {
         path: path.to_owned(),
         kind: "mask",
         reason: error.to_string(),
@@ -37,7 +37,7 @@ pub fn load_masks(path: impl AsRef<Path>) -> Result<MaskSet> {
 ///
 /// # Errors
 /// The norms cannot be encoded, or the file cannot be written.
-pub fn save_norms(norms: &NormStats, path: impl AsRef<Path>) -> Result<()> {
+pub fn save_norms(norms: &ActivationNorms, path: impl AsRef<Path>) -> Result<()> {
     let bytes = norms.to_bytes()?;
     write_atomic(path, |out| out.write_all(&bytes))?;
     Ok(())
@@ -47,9 +47,9 @@ pub fn save_norms(norms: &NormStats, path: impl AsRef<Path>) -> Result<()> {
 ///
 /// # Errors
 /// The file cannot be read, or is not a valid statistics file; the message names the file.
-pub fn load_norms(path: impl AsRef<Path>) -> Result<NormStats> {
+pub fn load_norms(path: impl AsRef<Path>) -> Result<ActivationNorms> {
     let path = path.as_ref();
-    NormStats::from_bytes(&read(path)?).map_err(|error| CoreError::BadFile {
+    ActivationNorms::from_bytes(&read(path)?).map_err(|error| CoreError::InvalidFile {
         path: path.to_owned(),
         kind: "norms",
         reason: error.to_string(),

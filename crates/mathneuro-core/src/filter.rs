@@ -23,7 +23,7 @@ impl ParameterFilter {
     /// Takes only the parameters that match this glob, or another included one.
     ///
     /// # Errors
-    /// [`CoreError::BadGlob`] when the glob is not well formed.
+    /// [`CoreError::InvalidGlob`] when the glob is not well formed.
     pub fn include(mut self, glob: &str) -> Result<Self> {
         self.include.push(compile(glob)?);
         Ok(self)
@@ -32,7 +32,7 @@ impl ParameterFilter {
     /// Leaves out the parameters that match this glob.
     ///
     /// # Errors
-    /// [`CoreError::BadGlob`] when the glob is not well formed.
+    /// [`CoreError::InvalidGlob`] when the glob is not well formed.
     pub fn exclude(mut self, glob: &str) -> Result<Self> {
         self.exclude.push(compile(glob)?);
         Ok(self)
@@ -72,7 +72,7 @@ fn compile(glob: &str) -> Result<GlobMatcher> {
         .literal_separator(false)
         .build()
         .map(|glob| glob.compile_matcher())
-        .map_err(|error| CoreError::BadGlob {
+        .map_err(|error| CoreError::InvalidGlob {
             glob: glob.to_owned(),
             reason: error.kind().to_string(),
         })
@@ -127,7 +127,7 @@ mod tests {
     fn a_malformed_glob_is_an_error() {
         assert!(matches!(
             ParameterFilter::all().include("[a"),
-            Err(CoreError::BadGlob { .. })
+            Err(CoreError::InvalidGlob { .. })
         ));
     }
 }

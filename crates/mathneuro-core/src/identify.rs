@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use mathneuro_capture::{CollectOptions, LoadOptions, Model, TextTokenizer, collect_norms};
+use mathneuro_capture::{CollectOptions, LoadOptions, Model, Tokenizer, collect_norms};
 use mathneuro_checkpoint::Checkpoint;
-use mathneuro_score::{Group, NormStats, Rule};
+use mathneuro_score::{ActivationNorms, ComparisonGroup, ScoreRule};
 
 use crate::error::{CoreError, Result};
 use crate::filter::ParameterFilter;
@@ -38,8 +38,8 @@ pub struct MathNeuro<'p> {
     skill: Option<(String, Vec<String>)>,
     general: Vec<(String, Vec<String>)>,
     ks: Vec<f64>,
-    rule: Rule,
-    group: Group,
+    rule: ScoreRule,
+    group: ComparisonGroup,
     filter: ParameterFilter,
     require_observed: bool,
     progress: Progress<'p>,
@@ -52,7 +52,7 @@ pub struct Identified {
     /// The mask sets, one entry per K.
     pub isolation: Isolation,
     /// The activation norms of each set of texts, to be saved, merged or used with other rules.
-    pub norms: BTreeMap<String, NormStats>,
+    pub norms: BTreeMap<String, ActivationNorms>,
     /// The opened checkpoint, to be edited.
     pub checkpoint: Checkpoint,
     /// Whether the output head is the embedding, and was therefore left out.
@@ -72,8 +72,8 @@ impl<'p> MathNeuro<'p> {
             skill: None,
             general: Vec::new(),
             ks: Vec::new(),
-            rule: Rule::default(),
-            group: Group::default(),
+            rule: ScoreRule::default(),
+            group: ComparisonGroup::default(),
             filter: ParameterFilter::all(),
             require_observed: false,
             progress: Box::new(|_, _, _| true),
@@ -120,13 +120,13 @@ impl<'p> MathNeuro<'p> {
     }
 
     /// The scoring rule; the default is the paper's `|W| * s`.
-    pub fn rule(mut self, rule: Rule) -> Self {
+    pub fn rule(mut self, rule: ScoreRule) -> Self {
         self.rule = rule;
         self
     }
 
     /// The comparison group; the default is the paper's: each matrix for itself.
-    pub fn group(mut self, group: Group) -> Self {
+    pub fn group(mut self, group: ComparisonGroup) -> Self {
         self.group = group;
         self
     }
@@ -159,7 +159,7 @@ impl<'p> MathNeuro<'p> {
             call: "skill",
         })?;
         let model = Model::load(&self.checkpoint, &self.load)?;
-        let tokenizer = TextTokenizer::from_dir(self.checkpoint.dir())?;
+        let tokenizer = Tokenizer::from_dir(self.checkpoint.dir())?;
         let mut norms = BTreeMap::new();
         let mut isolate = Isolate::new(&self.checkpoint)
             .ks(self.ks)

@@ -5,8 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use mathneuro_checkpoint::{Checkpoint, Dtype};
 use mathneuro_mask::{MaskMeta, MaskSet, ParamMask};
 use mathneuro_score::{
-    FloatType, Group, NormStats, Rule, WeightMatrix, Weights, isolate, isolate_set, keep_count,
-    top_k_each, top_k_set,
+    ActivationNorms, ComparisonGroup, FloatType, ScoreRule, WeightMatrix, Weights, isolate,
+    isolate_set, keep_count, top_k_each, top_k_set,
 };
 
 use crate::error::{CoreError, Result, shorten};
@@ -37,21 +37,21 @@ use crate::oriented::Oriented;
 #[must_use = "nothing is computed before `run`"]
 pub struct Isolate<'c> {
     checkpoint: &'c Checkpoint,
-    skill: Option<(String, NormStats)>,
-    general: Vec<(String, NormStats)>,
+    skill: Option<(String, ActivationNorms)>,
+    general: Vec<(String, ActivationNorms)>,
     ks: Vec<f64>,
-    rule: Rule,
-    group: Group,
+    rule: ScoreRule,
+    group: ComparisonGroup,
     filter: ParameterFilter,
     keep_sources: bool,
-    allow_other_model: bool,
+    allow_fingerprint_mismatch: bool,
     require_observed: bool,
 }
 
 /// The sets of one K.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
-pub struct IsolatedAtK {
+pub struct MasksAtK {
     /// The fraction of each group that counts as important.
     pub k: f64,
     /// top(skill) without top(general).
@@ -67,7 +67,7 @@ pub struct IsolatedAtK {
 /// What [`Isolate::run`] found, one entry per K in the order asked for.
 #[derive(Debug, Clone)]
 pub struct Isolation {
-    sets: Vec<IsolatedAtK>,
+    sets: Vec<MasksAtK>,
     unobserved: Unobserved,
 }
 
@@ -76,12 +76,12 @@ type Unobserved = BTreeMap<String, BTreeSet<String>>;
 
 impl Isolation {
     /// The sets, in the order of the K list.
-    pub fn sets(&self) -> &[IsolatedAtK] {
+    pub fn sets(&self) -> &[MasksAtK] {
         &self.sets
     }
 
     /// The sets of this K, if it was in the list.
-    pub fn at(&self, k: f64) -> Option<&IsolatedAtK> {
+    pub fn at(&self, k: f64) -> Option<&MasksAtK> {
         self.sets.iter().find(|set| set.k == k)
     }
 
@@ -91,7 +91,7 @@ impl Isolation {
     }
 
     /// The sets, by value.
-    pub fn into_sets(self) -> Vec<IsolatedAtK> {
+    pub fn into_sets(self) -> Vec<MasksAtK> {
         self.sets
     }
 }
@@ -104,23 +104,23 @@ impl<'c> Isolate<'c> {
             skill: None,
             general: Vec::new(),
             ks: Vec::new(),
-            rule: Rule::default(),
-            group: Group::default(),
+            rule: ScoreRule::default(),
+            group: ComparisonGroup::default(),
             filter: ParameterFilter::all(),
             keep_sources: false,
-            allow_other_model: false,
+            allow_fingerprint_mismatch: false,
             require_observed: false,
         }
     }
 
     /// The norms of the skill's texts, under a name that the formula in the mask file will carry.
-    pub fn skill(mut self, name: impl Into<String>, norms: NormStats) -> Self {
+    pub fn skill(mut self, name: impl Into<String>, norms: ActivationNorms) -> Self {
         self.skill = Some((name.into(), norms));
         self
     }
 
     /// The norms of one general set; with several, the union of their top sets is subtracted.
-    pub fn general(mut self, name: impl Into<String>, norms: NormStats) -> Self {
+    pub fn general(mut self, name: impl Into<String>, norms: ActivationNorms) -> Self {
         self.general.push((name.into(), norms));
         self
     }
@@ -132,13 +132,13 @@ impl<'c> Isolate<'c> {
     }
 
     /// The scoring rule; the default is the paper's `|W| * s`.
-    pub fn rule(mut self, rule: Rule) -> Self {
+    pub fn rule(mut self, rule: ScoreRule) -> Self {
         self.rule = rule;
         self
     }
 
     /// The comparison group; the default is the paper's: each matrix for itself.
-    pub fn group(mut self, group: Group) -> Self {
+    pub fn group(mut self, group: ComparisonGroup) -> Self {
         self.group = group;
         self
     }
@@ -156,8 +156,8 @@ impl<'c> Isolate<'c> {
     }
 
     /// Accepts norms whose fingerprint is not this checkpoint's, for studies across models of one shape.
-    pub fn allow_other_model(mut self, allow: bool) -> Self {
-        self.allow_other_model = allow;
+    pub fn allow_fingerprint_mismatch(mut self, allow: bool) -> Self {
+        self.allow_fingerprint_mismatch = allow;
         self
     }
 
@@ -198,7 +198,7 @@ impl<'c> Isolate<'c> {
 
         let mut sets = self.empty_sets(skill_name, skill)?;
         match self.group {
-            Group::Global => self.fill_global(skill, &selected, &mut sets)?,
+            ComparisonGroup::Global => self.fill_global(skill, &selected, &mut sets)?,
             _ => self.fill_by_matrix(skill, &selected, &mut sets)?,
         }
         Ok(Isolation { sets, unobserved })
@@ -215,7 +215,7 @@ impl<'c> Isolate<'c> {
     fn check_statistics(
         &self,
         skill_name: &str,
-        skill: &NormStats,
+        skill: &ActivationNorms,
         names: &[&str],
         selected: &[&str],
     ) -> Result<Unobserved> {
@@ -223,7 +223,7 @@ impl<'c> Isolate<'c> {
         for (name, stats) in &self.general {
             let right: BTreeSet<&str> = stats.weight_names().collect();
             if left != right {
-                return Err(CoreError::OtherParameters {
+                return Err(CoreError::ParameterMismatch {
                     left: skill_name.to_owned(),
                     right: name.clone(),
                     only_left: shorten(left.difference(&right)),
@@ -258,15 +258,15 @@ impl<'c> Isolate<'c> {
         Ok(unobserved)
     }
 
-    fn check_model(&self, set: &str, stats: &NormStats) -> Result<()> {
+    fn check_model(&self, set: &str, stats: &ActivationNorms) -> Result<()> {
         let Some(found) = &stats.meta().fingerprint else {
             return Ok(());
         };
         let expected = self.checkpoint.fingerprint()?;
-        if self.allow_other_model || found == expected {
+        if self.allow_fingerprint_mismatch || found == expected {
             return Ok(());
         }
-        Err(CoreError::OtherModel {
+        Err(CoreError::FingerprintMismatch {
             set: set.to_owned(),
             found: found.clone(),
             expected: expected.to_owned(),
@@ -274,7 +274,7 @@ impl<'c> Isolate<'c> {
     }
 
     /// One entry per K, with the metadata that the mask files will carry and no parameter yet.
-    fn empty_sets(&self, skill_name: &str, skill: &NormStats) -> Result<Vec<IsolatedAtK>> {
+    fn empty_sets(&self, skill_name: &str, skill: &ActivationNorms) -> Result<Vec<MasksAtK>> {
         let fingerprint = self.checkpoint.fingerprint()?;
         let set = |k: f64, formula: &str, texts: String| {
             let mut meta = MaskMeta::default()
@@ -287,7 +287,7 @@ impl<'c> Isolate<'c> {
             meta.extra.insert("texts".to_owned(), texts);
             MaskSet::new(meta)
         };
-        let texts_of = |name: &str, stats: &NormStats| format!("{name}: {}", stats.texts());
+        let texts_of = |name: &str, stats: &ActivationNorms| format!("{name}: {}", stats.texts());
         let mut formula = format!("{skill_name} - {}", self.general[0].0);
         if self.general.len() > 1 {
             let union: Vec<&str> = self.general.iter().map(|(name, _)| name.as_str()).collect();
@@ -307,7 +307,7 @@ impl<'c> Isolate<'c> {
         Ok(self
             .ks
             .iter()
-            .map(|&k| IsolatedAtK {
+            .map(|&k| MasksAtK {
                 k,
                 isolated: set(k, &formula, all_texts.clone()),
                 skill: self
@@ -326,9 +326,9 @@ impl<'c> Isolate<'c> {
     /// Matrix by matrix: each weight is read once for all sets of texts.
     fn fill_by_matrix(
         &self,
-        skill: &NormStats,
+        skill: &ActivationNorms,
         selected: &[&str],
-        sets: &mut [IsolatedAtK],
+        sets: &mut [MasksAtK],
     ) -> Result<()> {
         for &name in selected {
             self.fill_matrix(skill, name, sets)?;
@@ -337,7 +337,12 @@ impl<'c> Isolate<'c> {
         Ok(())
     }
 
-    fn fill_matrix(&self, skill: &NormStats, name: &str, sets: &mut [IsolatedAtK]) -> Result<()> {
+    fn fill_matrix(
+        &self,
+        skill: &ActivationNorms,
+        name: &str,
+        sets: &mut [MasksAtK],
+    ) -> Result<()> {
         let weight = Oriented::new(self.checkpoint, name)?;
         let (outputs, inputs) = weight.sides();
         // A set none of whose tokens came here has no top.
@@ -352,7 +357,7 @@ impl<'c> Isolate<'c> {
         if seen[0] {
             for set in &mut *sets {
                 set.skill_count += match self.group {
-                    Group::PerRow => outputs * keep_count(inputs, set.k)?,
+                    ComparisonGroup::PerRow => outputs * keep_count(inputs, set.k)?,
                     _ => keep_count(weight.len(), set.k)?,
                 };
             }
@@ -393,9 +398,9 @@ impl<'c> Isolate<'c> {
     /// All matrices at once: the top K of a global group is not known before every matrix was seen.
     fn fill_global(
         &self,
-        skill: &NormStats,
+        skill: &ActivationNorms,
         selected: &[&str],
-        sets: &mut [IsolatedAtK],
+        sets: &mut [MasksAtK],
     ) -> Result<()> {
         let mut weights = Vec::with_capacity(selected.len());
         for &name in selected {
@@ -421,7 +426,7 @@ impl<'c> Isolate<'c> {
                 Ok((weight.matrix()?, norms))
             });
             let matrices: Vec<(WeightMatrix<'_>, Vec<&[f64]>)> = matrices.collect::<Result<_>>()?;
-            let isolated = isolate_set(&matrices, &self.ks, self.rule, Group::Global)?;
+            let isolated = isolate_set(&matrices, &self.ks, self.rule, ComparisonGroup::Global)?;
             for (set, isolated) in sets.iter_mut().zip(isolated) {
                 for (name, weight, _) in &weights {
                     if let Some(mask) = isolated.get(name) {
@@ -438,7 +443,12 @@ impl<'c> Isolate<'c> {
                 .filter(|(name, ..)| observed(stats, name))
                 .map(|(_, weight, norms)| Ok((weight.matrix()?, norms[statistic].as_ref())));
             let one: Vec<(WeightMatrix<'_>, &[f64])> = one.collect::<Result<_>>()?;
-            tops.push(top_k_set(&one, &self.ks, self.rule, Group::Global)?);
+            tops.push(top_k_set(
+                &one,
+                &self.ks,
+                self.rule,
+                ComparisonGroup::Global,
+            )?);
         }
         for (index, set) in sets.iter_mut().enumerate() {
             for (name, weight, _) in &weights {
@@ -454,12 +464,15 @@ impl<'c> Isolate<'c> {
     }
 
     /// The statistics of the skill, then those of each general set.
-    fn statistics<'a>(&'a self, skill: &'a NormStats) -> impl Iterator<Item = &'a NormStats> {
+    fn statistics<'a>(
+        &'a self,
+        skill: &'a ActivationNorms,
+    ) -> impl Iterator<Item = &'a ActivationNorms> {
         std::iter::once(skill).chain(self.general.iter().map(|(_, stats)| stats))
     }
 
     /// The norms of one parameter: those of the skill, then those of each general set.
-    fn norms<'a>(&'a self, skill: &'a NormStats, name: &str) -> Result<Vec<&'a [f64]>> {
+    fn norms<'a>(&'a self, skill: &'a ActivationNorms, name: &str) -> Result<Vec<&'a [f64]>> {
         self.statistics(skill)
             .map(|stats| Ok(stats.norms_for(name)?))
             .collect()
@@ -467,7 +480,7 @@ impl<'c> Isolate<'c> {
 }
 
 /// Whether a token of these texts came to this parameter.
-fn observed(stats: &NormStats, weight: &str) -> bool {
+fn observed(stats: &ActivationNorms, weight: &str) -> bool {
     stats.tokens_for(weight).unwrap_or(0) > 0
 }
 
@@ -476,11 +489,11 @@ pub(crate) fn is_expert(weight: &str) -> bool {
     weight.contains(".experts.")
 }
 
-impl IsolatedAtK {
+impl MasksAtK {
     /// Takes the top sets of one parameter, the skill's first, and isolates.
     fn insert_sources(
         &mut self,
-        general_sets: &[(String, NormStats)],
+        general_sets: &[(String, ActivationNorms)],
         name: &str,
         shape: &[usize],
         tops: Vec<ParamMask>,

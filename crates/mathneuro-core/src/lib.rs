@@ -4,7 +4,7 @@
 //! # The way of a text to a mask
 //!
 //! 1. *Activation norms*: for every linear layer `W [out, in]`, `s[j]` is the sum over the calibration texts of the
-//!    L2 norm, over the tokens of a text, of input feature `j`. A [`NormStats`] holds one such vector per hook site.
+//!    L2 norm, over the tokens of a text, of input feature `j`. A [`ActivationNorms`] holds one such vector per hook site.
 //! 2. *Importance*: `S[r, j] = |W[r, j]| * s[j]`. The top fraction K per matrix becomes a bit mask.
 //! 3. *Isolation*: top(skill) without the union of top(general): [`Isolate`].
 //! 4. *Edit*: isolated parameters become zero or are multiplied by a factor: [`edit_checkpoint`].
@@ -14,13 +14,13 @@
 //! The default features need neither libtorch nor Python: norms may come from any framework.
 //!
 //! ```
-//! use mathneuro_core::{Group, Rule, WeightMatrix, top_k};
+//! use mathneuro_core::{ComparisonGroup, ScoreRule, WeightMatrix, top_k};
 //!
 //! # fn main() -> Result<(), mathneuro_core::CoreError> {
 //! let weights = [0.5f32, -2.0, 1.0, 0.1, 0.2, -0.3]; // [2, 3]
 //! let matrix = WeightMatrix::new("mlp.down_proj.weight", 2, 3, weights.as_slice().into())?;
-//! let math = top_k(&matrix, &[1.0, 1.0, 4.0], &[0.5], Rule::default(), Group::PerMatrix)?;
-//! let language = top_k(&matrix, &[1.0, 2.0, 0.1], &[0.5], Rule::default(), Group::PerMatrix)?;
+//! let math = top_k(&matrix, &[1.0, 1.0, 4.0], &[0.5], ScoreRule::default(), ComparisonGroup::PerMatrix)?;
+//! let language = top_k(&matrix, &[1.0, 2.0, 0.1], &[0.5], ScoreRule::default(), ComparisonGroup::PerMatrix)?;
 //! let isolated = (&math[0] - &language[0])?;
 //! assert_eq!(isolated.iter_ones().collect::<Vec<_>>(), [2, 5]);
 //! # Ok(())
@@ -51,7 +51,7 @@ pub use files::{load_masks, load_norms, save_masks, save_norms};
 pub use filter::ParameterFilter;
 #[cfg(feature = "capture")]
 pub use identify::{Identified, MathNeuro};
-pub use isolate::{Isolate, IsolatedAtK, Isolation, weight_matrix};
+pub use isolate::{Isolate, Isolation, MasksAtK, weight_matrix};
 pub use reference::isolate_reference_bf16;
 pub use sample::{draw_with_replacement, draw_without_replacement};
 
@@ -59,7 +59,8 @@ pub use mathneuro_checkpoint::{self as checkpoint, Checkpoint};
 pub use mathneuro_edit::{self as edit, EditOptions, EditReport, Operation, edit_checkpoint};
 pub use mathneuro_mask::{self as mask, MaskMeta, MaskSet, ParamMask};
 pub use mathneuro_score::{
-    self as score, Group, NormStats, Rule, WeightMatrix, Weights, keep_count, random_like, top_k,
+    self as score, ActivationNorms, ComparisonGroup, ScoreRule, WeightMatrix, Weights, keep_count,
+    random_control, top_k,
 };
 
 #[cfg(feature = "capture")]

@@ -8,7 +8,7 @@ use std::borrow::Cow;
 
 use mathneuro_checkpoint::{Checkpoint, WeightLayout};
 use mathneuro_mask::ParamMask;
-use mathneuro_score::{Group, ScoreError, WeightMatrix, Weights};
+use mathneuro_score::{ComparisonGroup, ScoreError, WeightMatrix, Weights};
 
 use crate::error::Result;
 use crate::isolate::weight_matrix;
@@ -80,10 +80,10 @@ impl<'a> Oriented<'a> {
     pub(crate) fn select(
         &self,
         norms: &[&[f64]],
-        group: Group,
+        group: ComparisonGroup,
         choose: impl FnOnce(&WeightMatrix<'_>, &[&[f64]]) -> Result<Vec<Vec<ParamMask>>>,
     ) -> Result<Vec<Vec<ParamMask>>> {
-        if self.layout == WeightLayout::InOut && group == Group::PerRow {
+        if self.layout == WeightLayout::InOut && group == ComparisonGroup::PerRow {
             let (outputs, inputs) = self.sides();
             let weights = self.stored.weights();
             let turned = turn(weights.bytes(), weights.float_type().size(), outputs);

@@ -5,8 +5,8 @@
 use std::collections::BTreeMap;
 
 use mathneuro_core::checkpoint::{Dtype, save};
-use mathneuro_core::score::{SiteNorms, StatsMeta};
-use mathneuro_core::{Checkpoint, Group, Isolate, Isolation, MaskSet, NormStats};
+use mathneuro_core::score::{NormsMeta, SiteNorms};
+use mathneuro_core::{ActivationNorms, Checkpoint, ComparisonGroup, Isolate, Isolation, MaskSet};
 use tempfile::TempDir;
 
 const KS: [f64; 4] = [0.0, 0.07, 0.31, 1.0];
@@ -64,8 +64,8 @@ fn in_out(name: &str) -> bool {
 }
 
 /// Norms of 1, 2 or 3 for each input; none for weights in `unseen`.
-fn norms(shapes: Shapes, seed: usize, unseen: &[&str]) -> NormStats {
-    let mut stats = NormStats::new(StatsMeta::default());
+fn norms(shapes: Shapes, seed: usize, unseen: &[&str]) -> ActivationNorms {
+    let mut stats = ActivationNorms::new(NormsMeta::default());
     for (name, [rows, cols]) in shapes {
         let inputs = if in_out(name) { *rows } else { *cols };
         let seen = !unseen.contains(name);
@@ -85,7 +85,12 @@ fn norms(shapes: Shapes, seed: usize, unseen: &[&str]) -> NormStats {
 type Element = (f32, usize, usize);
 
 /// The top K by sorting, in the order of the file.
-fn top(shapes: Shapes, stats: &NormStats, k: f64, group: Group) -> BTreeMap<String, Vec<usize>> {
+fn top(
+    shapes: Shapes,
+    stats: &ActivationNorms,
+    k: f64,
+    group: ComparisonGroup,
+) -> BTreeMap<String, Vec<usize>> {
     let mut groups: BTreeMap<(usize, usize), Vec<Element>> = BTreeMap::new();
     for (matrix, (name, [rows, cols])) in shapes.iter().enumerate() {
         if stats.tokens_for(name).unwrap() == 0 {
@@ -96,8 +101,8 @@ fn top(shapes: Shapes, stats: &NormStats, k: f64, group: Group) -> BTreeMap<Stri
             let (row, col) = (flat / cols, flat % cols);
             let (output, input) = if in_out(name) { (col, row) } else { (row, col) };
             let key = match group {
-                Group::PerMatrix => (matrix, 0),
-                Group::PerRow => (matrix, output),
+                ComparisonGroup::PerMatrix => (matrix, 0),
+                ComparisonGroup::PerRow => (matrix, output),
                 _ => (0, 0),
             };
             let score = value(matrix, flat).abs() * norms[input] as f32;
@@ -131,8 +136,17 @@ fn same(set: &MaskSet, expected: &BTreeMap<String, Vec<usize>>, shapes: Shapes) 
     }
 }
 
-fn check(shapes: Shapes, checkpoint: &Checkpoint, skill: &NormStats, general: [&NormStats; 2]) {
-    for group in [Group::PerMatrix, Group::PerRow, Group::Global] {
+fn check(
+    shapes: Shapes,
+    checkpoint: &Checkpoint,
+    skill: &ActivationNorms,
+    general: [&ActivationNorms; 2],
+) {
+    for group in [
+        ComparisonGroup::PerMatrix,
+        ComparisonGroup::PerRow,
+        ComparisonGroup::Global,
+    ] {
         for keep in [false, true] {
             let found: Isolation = Isolate::new(checkpoint)
                 .skill("math", skill.clone())

@@ -5,11 +5,11 @@
 use std::path::Path;
 
 use mathneuro_core::checkpoint::{Dtype, save};
-use mathneuro_core::score::{SiteNorms, StatsMeta};
+use mathneuro_core::score::{NormsMeta, SiteNorms};
 use mathneuro_core::{
-    Checkpoint, CoreError, EditOptions, Group, Isolate, MaskSet, NormStats, Operation,
-    ParameterFilter, Rule, edit_checkpoint, load_masks, load_norms, random_like, save_masks,
-    save_norms,
+    ActivationNorms, Checkpoint, ComparisonGroup, CoreError, EditOptions, Isolate, MaskSet,
+    Operation, ParameterFilter, ScoreRule, edit_checkpoint, load_masks, load_norms, random_control,
+    save_masks, save_norms,
 };
 use tempfile::TempDir;
 
@@ -55,8 +55,8 @@ fn checkpoint() -> (TempDir, Checkpoint) {
     (dir, opened)
 }
 
-fn norms(seed: u64) -> NormStats {
-    let mut stats = NormStats::new(StatsMeta::default());
+fn norms(seed: u64) -> ActivationNorms {
+    let mut stats = ActivationNorms::new(NormsMeta::default());
     for (layer, name) in NAMES.iter().enumerate() {
         let norms = noise(seed + layer as u64, COLS)
             .iter()
@@ -83,7 +83,11 @@ fn isolate(checkpoint: &Checkpoint) -> Isolate<'_> {
 #[test]
 fn isolated_is_skill_without_the_union_of_the_general_sets() {
     let (_dir, checkpoint) = checkpoint();
-    for group in [Group::PerMatrix, Group::PerRow, Group::Global] {
+    for group in [
+        ComparisonGroup::PerMatrix,
+        ComparisonGroup::PerRow,
+        ComparisonGroup::Global,
+    ] {
         let found = isolate(&checkpoint)
             .general("mmlu", norms(30))
             .group(group)
@@ -131,7 +135,7 @@ fn magnitude_alone_isolates_nothing() {
     // The norms play no part, so skill and general sets are the same.
     let (_dir, checkpoint) = checkpoint();
     let found = isolate(&checkpoint)
-        .rule(Rule::WeightMagnitude)
+        .rule(ScoreRule::WeightMagnitude)
         .run()
         .unwrap();
     assert!(found.sets().iter().all(|set| set.isolated.count() == 0));
@@ -168,7 +172,7 @@ fn files_and_edits_follow_from_the_sets() {
         "{error}"
     );
 
-    let control = random_like(set, 3);
+    let control = random_control(set, 3);
     for masks in [set, &control] {
         let target = dir.path().join(format!("pruned-{}", masks == set));
         let report = edit_checkpoint(
@@ -234,7 +238,7 @@ fn what_is_refused() {
     let twice = refused(both().general("a", norms(3)).ks(KS));
     assert!(matches!(twice, CoreError::DuplicateSet(name) if name == "a"));
 
-    let mut unseen = NormStats::new(StatsMeta::default());
+    let mut unseen = ActivationNorms::new(NormsMeta::default());
     for (site, norms) in norms(2).sites() {
         let tokens = if site == "site.1" { 0 } else { 5 };
         unseen
@@ -250,13 +254,13 @@ fn what_is_refused() {
     let error = refused(plain().skill("a", norms(1)).general("b", unseen).ks(KS));
     assert!(error.to_string().contains(NAMES[1]), "{error}");
 
-    let mut fewer = NormStats::new(StatsMeta::default());
+    let mut fewer = ActivationNorms::new(NormsMeta::default());
     fewer
         .insert_site("site.0", norms(2).site("site.0").unwrap().clone())
         .unwrap();
     let error = refused(plain().skill("a", norms(1)).general("b", fewer).ks(KS));
     assert!(
-        matches!(&error, CoreError::OtherParameters { only_left, .. } if only_left == NAMES[1])
+        matches!(&error, CoreError::ParameterMismatch { only_left, .. } if only_left == NAMES[1])
     );
 
     let mut other = norms(1);
@@ -269,9 +273,9 @@ fn what_is_refused() {
     };
     assert!(matches!(
         refused(with_other()),
-        CoreError::OtherModel { .. }
+        CoreError::FingerprintMismatch { .. }
     ));
-    assert!(with_other().allow_other_model(true).run().is_ok());
+    assert!(with_other().allow_fingerprint_mismatch(true).run().is_ok());
 
     let spoiled = dir.path().join("spoiled");
     write_checkpoint(&spoiled, Some(f32::NAN));

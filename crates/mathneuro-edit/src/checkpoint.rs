@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use mathneuro_checkpoint::{Checkpoint, CheckpointError, DirWriter, rewrite};
+use mathneuro_checkpoint::{Checkpoint, CheckpointError, StagedDir, rewrite};
 use mathneuro_mask::MaskSet;
 
 use crate::card::model_card;
@@ -19,14 +19,14 @@ const CARD: &str = "README.md";
 #[non_exhaustive]
 pub struct EditOptions {
     /// Accept a mask that was made from other weights of the same shapes.
-    pub allow_other_fingerprint: bool,
+    pub allow_fingerprint_mismatch: bool,
 }
 
 impl EditOptions {
     /// Accepts a mask that was made from other weights of the same shapes.
     #[must_use]
-    pub fn allow_other_fingerprint(mut self, allow: bool) -> Self {
-        self.allow_other_fingerprint = allow;
+    pub fn allow_fingerprint_mismatch(mut self, allow: bool) -> Self {
+        self.allow_fingerprint_mismatch = allow;
         self
     }
 }
@@ -50,7 +50,7 @@ pub fn edit_checkpoint(
 ) -> Result<EditReport> {
     operation.check()?;
     check_masks(source, masks, options)?;
-    let stage = DirWriter::create(target)?;
+    let stage = StagedDir::create(target)?;
     let mut report = EditReport::new(operation);
     // A tensor without elements has no piece, but belongs in the report.
     for name in masks.names() {
@@ -107,10 +107,13 @@ pub fn check_masks(source: &Checkpoint, masks: &MaskSet, options: &EditOptions) 
         }
         element_size(tensor.dtype()).map_err(|error| error.located(name, 0))?;
     }
-    if let (Some(made_from), false) = (&masks.meta().fingerprint, options.allow_other_fingerprint) {
+    if let (Some(made_from), false) = (
+        &masks.meta().fingerprint,
+        options.allow_fingerprint_mismatch,
+    ) {
         let found = source.fingerprint()?;
         if made_from != found {
-            return Err(EditError::OtherFingerprint {
+            return Err(EditError::FingerprintMismatch {
                 mask: made_from.clone(),
                 checkpoint: found.to_owned(),
             });
@@ -122,7 +125,7 @@ pub fn check_masks(source: &Checkpoint, masks: &MaskSet, options: &EditOptions) 
 fn write_card(
     source: &Checkpoint,
     masks: &MaskSet,
-    stage: &DirWriter,
+    stage: &StagedDir,
     report: &EditReport,
     left_out: &[PathBuf],
 ) -> Result<()> {

@@ -8,10 +8,10 @@ use mathneuro_checkpoint::Dtype;
 pub enum EditError {
     /// A factor that is NaN or infinite.
     #[error("factor {0} is not a finite number")]
-    BadFactor(f32),
+    InvalidFactor(f32),
     /// A type that cannot be edited.
     #[error("{name} is {dtype:?}; F32, F16 or BF16 is needed")]
-    BadType {
+    InvalidType {
         /// The tensor, or `slice`.
         name: String,
         /// Its type.
@@ -49,7 +49,7 @@ pub enum EditError {
     #[error(
         "the mask was made from {mask}, this checkpoint is {checkpoint}; allow another fingerprint explicitly if that is meant"
     )]
-    OtherFingerprint {
+    FingerprintMismatch {
         /// Fingerprint in the mask.
         mask: String,
         /// Fingerprint of the checkpoint.
@@ -88,7 +88,7 @@ impl EditError {
     /// The same error with the name of the tensor, and its index counted from the tensor's start.
     pub(crate) fn located(self, tensor: &str, offset: usize) -> Self {
         match self {
-            Self::BadType { dtype, .. } => Self::BadType {
+            Self::InvalidType { dtype, .. } => Self::InvalidType {
                 name: tensor.to_owned(),
                 dtype,
             },

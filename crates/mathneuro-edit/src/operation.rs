@@ -20,7 +20,7 @@ pub enum Operation {
 impl Operation {
     pub(crate) fn check(self) -> Result<()> {
         match self {
-            Self::Scale(factor) if !factor.is_finite() => Err(EditError::BadFactor(factor)),
+            Self::Scale(factor) if !factor.is_finite() => Err(EditError::InvalidFactor(factor)),
             _ => Ok(()),
         }
     }

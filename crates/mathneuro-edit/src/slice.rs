@@ -65,7 +65,7 @@ pub(crate) fn element_size(dtype: Dtype) -> Result<usize> {
     match dtype {
         Dtype::F32 => Ok(4),
         Dtype::F16 | Dtype::BF16 => Ok(2),
-        dtype => Err(EditError::BadType {
+        dtype => Err(EditError::InvalidType {
             name: "slice".to_owned(),
             dtype,
         }),
@@ -106,7 +106,7 @@ fn apply_with(
         Dtype::F32 => run::<f32, 4>(operation, source, bytes, words, isa),
         Dtype::F16 => run::<f16, 2>(operation, source, bytes, words, isa),
         Dtype::BF16 => run::<bf16, 2>(operation, source, bytes, words, isa),
-        dtype => Err(EditError::BadType {
+        dtype => Err(EditError::InvalidType {
             name: "slice".to_owned(),
             dtype,
         }),

@@ -370,7 +370,7 @@ fn tensors_of_other_types() {
     let mut set = masks();
     set.insert(STEPS, &[1], ParamMask::ones(1)).unwrap();
     match refused(source.path(), &set, Operation::Prune) {
-        EditError::BadType { name, dtype } => {
+        EditError::InvalidType { name, dtype } => {
             assert_eq!((name.as_str(), dtype), (STEPS, Dtype::I64))
         }
         other => panic!("{other:?}"),
@@ -388,12 +388,12 @@ fn other_fingerprints_need_an_override() {
     let mut set = masks();
     set.meta_mut().fingerprint = Some("sha256:other".to_owned());
     match refused(source.path(), &set, Operation::Prune) {
-        EditError::OtherFingerprint { mask, checkpoint } => {
+        EditError::FingerprintMismatch { mask, checkpoint } => {
             assert_eq!((mask.as_str(), &checkpoint), ("sha256:other", &own));
         }
         other => panic!("{other:?}"),
     }
-    let allow = EditOptions::default().allow_other_fingerprint(true);
+    let allow = EditOptions::default().allow_fingerprint_mismatch(true);
     edit_with(
         source.path(),
         &set,
@@ -402,7 +402,7 @@ fn other_fingerprints_need_an_override() {
         &allow,
     )
     .unwrap();
-    let deny = allow.allow_other_fingerprint(false);
+    let deny = allow.allow_fingerprint_mismatch(false);
     let denied = edit_with(
         source.path(),
         &set,
@@ -410,7 +410,7 @@ fn other_fingerprints_need_an_override() {
         &outer.path().join("denied"),
         &deny,
     );
-    assert!(matches!(denied, Err(EditError::OtherFingerprint { .. })));
+    assert!(matches!(denied, Err(EditError::FingerprintMismatch { .. })));
     set.meta_mut().fingerprint = Some(own);
     edit(
         source.path(),
@@ -423,7 +423,7 @@ fn other_fingerprints_need_an_override() {
     // The override is for fingerprints, not for shapes.
     let mut set = MaskSet::new(MaskMeta::default().with_fingerprint("sha256:other"));
     set.insert(UP, &[13, 9], ParamMask::ones(117)).unwrap();
-    let allow = EditOptions::default().allow_other_fingerprint(true);
+    let allow = EditOptions::default().allow_fingerprint_mismatch(true);
     let result = edit_with(
         source.path(),
         &set,
@@ -441,7 +441,7 @@ fn other_fingerprints_need_an_override() {
 fn factors_and_weights_that_are_refused() {
     let source = source();
     let error = refused(source.path(), &masks(), Operation::Scale(f32::NAN));
-    assert!(matches!(error, EditError::BadFactor(factor) if factor.is_nan()));
+    assert!(matches!(error, EditError::InvalidFactor(factor) if factor.is_nan()));
     match refused(source.path(), &masks(), Operation::Scale(1e38)) {
         EditError::Overflow { name, factor, .. } => {
             assert!([UP, DOWN, GATE].contains(&name.as_str()), "{name}");

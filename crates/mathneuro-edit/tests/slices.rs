@@ -488,7 +488,7 @@ fn factors_that_are_none() {
         for mask in [ParamMask::ones(4), ParamMask::zeros(4)] {
             let result = apply(Operation::Scale(factor), Dtype::F32, &mut bytes, &mask);
             assert!(
-                matches!(result, Err(EditError::BadFactor(found)) if found.to_bits() == factor.to_bits())
+                matches!(result, Err(EditError::InvalidFactor(found)) if found.to_bits() == factor.to_bits())
             );
         }
         assert_eq!(bytes, encode(Dtype::F32, &[1.0; 4]));
@@ -546,7 +546,7 @@ fn types_that_are_not_edited() {
     ] {
         let result = apply(Operation::Prune, dtype, &mut [0; 8], &ParamMask::ones(8));
         match result {
-            Err(EditError::BadType { dtype: found, .. }) => assert_eq!(found, dtype),
+            Err(EditError::InvalidType { dtype: found, .. }) => assert_eq!(found, dtype),
             other => panic!("{other:?}"),
         }
     }

@@ -17,7 +17,7 @@ use crate::error::{EvalError, Result, io};
 /// An answer is known by the scope, the kind of request, the whole prompt and the options that decide it; batch size is not
 /// one of them. In bf16 the batch can change a near tie, so an answer read back is the one that was found first.
 #[derive(Debug)]
-pub struct AnswerCache {
+pub struct ResponseCache {
     path: PathBuf,
     scope: String,
     known: RefCell<HashMap<String, Value>>,
@@ -31,7 +31,7 @@ struct Line<T> {
     answer: T,
 }
 
-impl AnswerCache {
+impl ResponseCache {
     /// Opens the file, or begins it. `scope` says which model answers, with all that decides its answers: the weights'
     /// fingerprint, the edit, dtype and device. Answers under another scope in the same file are not used.
     ///
@@ -54,7 +54,7 @@ impl AnswerCache {
                     continue;
                 }
                 let line: Line<Value> =
-                    serde_json::from_slice(line).map_err(|error| EvalError::BadRow {
+                    serde_json::from_slice(line).map_err(|error| EvalError::InvalidRow {
                         path: path.clone(),
                         line: index + 1,
                         reason: format!("{error}; delete the file to have its answers found again"),
@@ -121,24 +121,24 @@ mod tests {
         let path = dir.path().join("answers.jsonl");
         let sum = -1.0f64 / 3.0;
         {
-            let cache = AnswerCache::open(&path, "model").unwrap();
+            let cache = ResponseCache::open(&path, "model").unwrap();
             cache.put(cache.key(&"a"), &sum).unwrap();
             cache.put(cache.key(&"b"), &2.0).unwrap();
         }
         let bytes = fs::read(&path).unwrap();
         fs::write(&path, &bytes[..bytes.len() - 5]).unwrap();
-        let cache = AnswerCache::open(&path, "model").unwrap();
+        let cache = ResponseCache::open(&path, "model").unwrap();
         assert_eq!(cache.len(), 1);
         assert_eq!(cache.get::<f64>(&cache.key(&"a")), Some(sum));
         assert_eq!(cache.get::<f64>(&cache.key(&"b")), None);
         cache.put(cache.key(&"b"), &3.0).unwrap();
-        let cache = AnswerCache::open(&path, "model").unwrap();
+        let cache = ResponseCache::open(&path, "model").unwrap();
         assert_eq!(cache.get::<f64>(&cache.key(&"b")), Some(3.0));
         // Another model has answers of its own.
-        let other = AnswerCache::open(&path, "another").unwrap();
+        let other = ResponseCache::open(&path, "another").unwrap();
         assert_eq!(other.get::<f64>(&other.key(&"a")), None);
         fs::write(&path, "notes\n").unwrap();
-        let error = AnswerCache::open(&path, "model").unwrap_err().to_string();
+        let error = ResponseCache::open(&path, "model").unwrap_err().to_string();
         assert!(
             error.contains("line 1") && error.contains("delete the file"),
             "{error}"

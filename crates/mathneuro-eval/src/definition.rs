@@ -310,10 +310,10 @@ impl TaskDefinition {
     /// A task from the text of a file; `origin` names it in errors.
     ///
     /// # Errors
-    /// [`EvalError::BadTask`] for a missing or unknown field or a template that cannot be compiled,
+    /// [`EvalError::InvalidTask`] for a missing or unknown field or a template that cannot be compiled,
     /// [`EvalError::UnknownName`] for a kind of task or filter, or a metric, that there is not.
     pub fn from_toml(origin: &str, text: &str) -> Result<Self> {
-        let bad = |reason: String| EvalError::BadTask {
+        let bad = |reason: String| EvalError::InvalidTask {
             task: origin.to_owned(),
             reason,
         };
@@ -487,10 +487,10 @@ impl TaskDefinition {
     /// The task on documents that the task file itself describes, drawn with this seed.
     ///
     /// # Errors
-    /// [`EvalError::BadTask`] for a task file without a `[generate]` table, and as [`TaskDefinition::read`].
+    /// [`EvalError::InvalidTask`] for a task file without a `[generate]` table, and as [`TaskDefinition::read`].
     pub fn generate(&self, seed: u64) -> Result<Task> {
         let Some(arithmetic) = &self.generate else {
-            return Err(EvalError::BadTask {
+            return Err(EvalError::InvalidTask {
                 task: self.name.clone(),
                 reason: "its documents come from a file: it has no table `generate`".to_owned(),
             });
@@ -530,7 +530,7 @@ fn unknown(task: &str, what: &'static str, found: &str, known: String) -> EvalEr
 }
 
 fn compile(task: &str, pattern: &str) -> Result<Regex> {
-    Regex::new(pattern).map_err(|error| EvalError::BadTask {
+    Regex::new(pattern).map_err(|error| EvalError::InvalidTask {
         task: task.to_owned(),
         reason: format!("the pattern `{pattern}`: {error}"),
     })
@@ -544,10 +544,13 @@ fn filter(task: &str, entry: FilterEntry) -> Result<Filter> {
         "final_answer" => (Step::FinalAnswer, Compare::Math),
         "dollars" => (Step::Dollars, Compare::Math),
         "regex" => {
-            let pattern = entry.pattern.as_deref().ok_or_else(|| EvalError::BadTask {
-                task: task.to_owned(),
-                reason: format!("filter `{}` needs the field `pattern`", entry.name),
-            })?;
+            let pattern = entry
+                .pattern
+                .as_deref()
+                .ok_or_else(|| EvalError::InvalidTask {
+                    task: task.to_owned(),
+                    reason: format!("filter `{}` needs the field `pattern`", entry.name),
+                })?;
             let last = match entry.take.as_deref() {
                 None | Some("first") => false,
                 Some("last") => true,

@@ -1,10 +1,10 @@
 //! What generation and log-likelihood share.
 
-use mathneuro_capture::{Batch, KvCache, Logits, Model, TextTokenizer};
+use mathneuro_capture::{Batch, KvCache, LogitsToKeep, Model, Tokenizer};
 use serde::{Serialize, de::DeserializeOwned};
 use tch::Tensor;
 
-use crate::answers::AnswerCache;
+use crate::answers::ResponseCache;
 use crate::error::{EvalError, Result};
 use crate::meter::{Meter, Pass};
 
@@ -12,8 +12,8 @@ use crate::meter::{Meter, Pass};
 #[derive(Debug, Clone, Copy)]
 pub struct Engine<'m> {
     pub(crate) model: &'m Model,
-    pub(crate) tokenizer: &'m TextTokenizer,
-    pub(crate) answers: Option<&'m AnswerCache>,
+    pub(crate) tokenizer: &'m Tokenizer,
+    pub(crate) answers: Option<&'m ResponseCache>,
     meter: Option<&'m Meter>,
 }
 
@@ -37,7 +37,7 @@ pub type Progress<'p> = &'p mut dyn FnMut(usize, usize) -> bool;
 
 impl<'m> Engine<'m> {
     /// An engine on this model.
-    pub fn new(model: &'m Model, tokenizer: &'m TextTokenizer) -> Self {
+    pub fn new(model: &'m Model, tokenizer: &'m Tokenizer) -> Self {
         Self {
             model,
             tokenizer,
@@ -49,7 +49,7 @@ impl<'m> Engine<'m> {
     /// With answers that are known already; those of [`Engine::generate`] and [`Engine::loglikelihood`] are added as they are
     /// found.
     #[must_use]
-    pub fn with_answers(self, answers: &'m AnswerCache) -> Self {
+    pub fn with_answers(self, answers: &'m ResponseCache) -> Self {
         Self {
             answers: Some(answers),
             ..self
@@ -71,7 +71,7 @@ impl<'m> Engine<'m> {
         pass: Pass,
         batch: &Batch,
         cache: Option<&mut KvCache>,
-        logits: Logits,
+        logits: LogitsToKeep,
     ) -> Result<Option<Tensor>> {
         let run = || self.model.forward(batch, cache, logits);
         let found = match self.meter {

@@ -35,7 +35,7 @@ pub enum EvalError {
     Empty(PathBuf),
     /// A line that cannot be read.
     #[error("{path}, line {line}: {reason}")]
-    BadRow {
+    InvalidRow {
         /// The file.
         path: PathBuf,
         /// Line, counted from 1.
@@ -57,7 +57,7 @@ pub enum EvalError {
     },
     /// A task file that cannot be used.
     #[error("task {task}: {reason}")]
-    BadTask {
+    InvalidTask {
         /// The task or its file.
         task: String,
         /// What is wrong.
@@ -156,7 +156,7 @@ pub enum EvalError {
     },
     /// A number of sampling that is out of range.
     #[error("{name} is {found}; it must be {range}")]
-    BadSampling {
+    InvalidSampling {
         /// The option.
         name: &'static str,
         /// Its value.

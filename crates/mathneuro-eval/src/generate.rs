@@ -3,7 +3,7 @@
 
 use std::collections::VecDeque;
 
-use mathneuro_capture::{Batch, KvCache, Logits, Model};
+use mathneuro_capture::{Batch, KvCache, LogitsToKeep, Model};
 use serde::{Deserialize, Serialize};
 use tch::{Device, Kind};
 
@@ -76,7 +76,7 @@ impl GenerateOptions {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
-pub enum StopReason {
+pub enum FinishReason {
     /// A stop string.
     Stop,
     /// The model's own end token.
@@ -96,7 +96,7 @@ pub struct Generation {
     /// Tokens of the prompt.
     pub prompt_tokens: usize,
     /// Why it ended.
-    pub reason: StopReason,
+    pub reason: FinishReason,
 }
 
 /// A sequence at work; its place in the list is its slot in the cache.
@@ -233,7 +233,7 @@ impl<'e, 'm> Generator<'e, 'm> {
         let mut first = KvCache::new(engine.model, 1, shared)?;
         if shared > 0 {
             let prefix = Batch::new(&[&prompts[0][..shared]])?;
-            engine.forward(Pass::Prefill, &prefix, Some(&mut first), Logits::None)?;
+            engine.forward(Pass::Prefill, &prefix, Some(&mut first), LogitsToKeep::None)?;
         }
         let cache = first.branch(engine.model, slots, capacity)?;
         // Longest prompts first: what remains at the end is short.
@@ -312,7 +312,10 @@ impl<'e, 'm> Generator<'e, 'm> {
     /// Runs a batch whose texts are the running sequences from `first` on, and takes the next token of each.
     fn forward(&mut self, pass: Pass, batch: &Batch, first: usize) -> Result<()> {
         let cache = Some(&mut self.cache);
-        let Some(logits) = self.engine.forward(pass, batch, cache, Logits::Last)? else {
+        let Some(logits) = self
+            .engine
+            .forward(pass, batch, cache, LogitsToKeep::Last)?
+        else {
             return Ok(());
         };
         let running = self.running[first..].iter_mut();
@@ -364,20 +367,20 @@ impl<'e, 'm> Generator<'e, 'm> {
 
     /// The text and the reason of a finished answer. Stop strings are looked for in the decoded text, since one may begin
     /// in one token and end in another.
-    fn verdict(&self, ids: &[u32]) -> Result<Option<(String, StopReason)>> {
+    fn verdict(&self, ids: &[u32]) -> Result<Option<(String, FinishReason)>> {
         let tokenizer = self.engine.tokenizer;
         let ended = ids.last().is_some_and(|id| tokenizer.eos().contains(id));
         let body = if ended { &ids[..ids.len() - 1] } else { ids };
         let text = tokenizer.decode(body, false)?;
         let stop = self.options.stop.iter().filter(|stop| !stop.is_empty());
         if let Some(place) = stop.filter_map(|stop| text.find(stop.as_str())).min() {
-            return Ok(Some((text[..place].to_owned(), StopReason::Stop)));
+            return Ok(Some((text[..place].to_owned(), FinishReason::Stop)));
         }
         if ended {
-            return Ok(Some((text, StopReason::EndOfText)));
+            return Ok(Some((text, FinishReason::EndOfText)));
         }
         if ids.len() >= self.options.max_new_tokens {
-            return Ok(Some((text, StopReason::Length)));
+            return Ok(Some((text, FinishReason::Length)));
         }
         Ok(None)
     }

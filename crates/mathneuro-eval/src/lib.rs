@@ -1,13 +1,13 @@
 //! Evaluation: tasks, generation, log-likelihoods, graders, and the uncertainty of it all.
 //!
 //! ```no_run
-//! use mathneuro_capture::{LoadOptions, Model, TextTokenizer};
+//! use mathneuro_capture::{LoadOptions, Model, Tokenizer};
 //! use mathneuro_eval::{Engine, Task, TaskOptions};
 //!
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! let checkpoint = mathneuro_checkpoint::Checkpoint::open("SmolLM2-135M-Instruct")?;
 //! let model = Model::load(&checkpoint, &LoadOptions::default())?;
-//! let tokenizer = TextTokenizer::from_dir(checkpoint.dir())?;
+//! let tokenizer = Tokenizer::from_dir(checkpoint.dir())?;
 //! let task = Task::gsm8k_cot("gsm8k_test.jsonl".as_ref())?;
 //! let found = task.run(&Engine::new(&model, &tokenizer), &TaskOptions::default(), &mut |_, _| true)?;
 //! let strict = &found.metrics["exact_match,strict-match"];
@@ -28,7 +28,7 @@
 //!   begin with them.
 //! * [`Meter`]: tokens and time of both.
 //! * [`paired`]: two runs over the same items compared, with an exact McNemar test.
-//! * [`AnswerCache`]: answers on disk, from which an interrupted run goes on.
+//! * [`ResponseCache`]: answers on disk, from which an interrupted run goes on.
 //! * [`calibration_texts`]: a data file as the texts that the method takes norms of.
 
 mod answers;
@@ -54,7 +54,7 @@ mod stats;
 mod task;
 mod template;
 
-pub use answers::AnswerCache;
+pub use answers::ResponseCache;
 pub use chat::{ChatMessage, ChatTemplate};
 pub use definition::TaskDefinition;
 pub use documents::{
@@ -62,8 +62,8 @@ pub use documents::{
 };
 pub use engine::{Engine, Progress};
 pub use error::{EvalError, Result};
-pub use generate::{GenerateOptions, Generation, StopReason};
-pub use loglik::{Loglik, LoglikItem, Logliks};
+pub use generate::{FinishReason, GenerateOptions, Generation};
+pub use loglik::{LogLikelihood, LogLikelihoodRequest, LogLikelihoods};
 pub use meter::{Meter, Work};
 pub use perplexity::Perplexity;
 pub use rows::{Row, read_rows, read_text, rows_from_values};

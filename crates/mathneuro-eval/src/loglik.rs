@@ -1,7 +1,7 @@
 //! Summed log-likelihoods of continuations. A context is computed once for all of its continuations, and what many contexts
 //! begin with (worked examples) once for all of them.
 
-use mathneuro_capture::{Batch, KvCache, Logits};
+use mathneuro_capture::{Batch, KvCache, LogitsToKeep};
 use serde::{Deserialize, Serialize};
 use tch::{Kind, Tensor};
 
@@ -18,7 +18,7 @@ const SHORTEST_PREFIX: usize = 8;
 
 /// A context and what may follow it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct LoglikItem {
+pub struct LogLikelihoodRequest {
     /// The context.
     pub context: String,
     /// The continuations, each with its own leading space where it needs one.
@@ -28,7 +28,7 @@ pub struct LoglikItem {
 /// The log-likelihood of one continuation.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
-pub struct Loglik {
+pub struct LogLikelihood {
     /// Sum of the log-probabilities of its tokens.
     pub sum: f64,
     /// Number of its tokens.
@@ -193,9 +193,9 @@ fn place<'e>(batch: &[Family], encoded: &'e [Encoded]) -> Layout<'e> {
 /// Answers of [`Engine::loglikelihood`].
 #[derive(Debug, Clone, Default)]
 #[non_exhaustive]
-pub struct Logliks {
+pub struct LogLikelihoods {
     /// Per item, one entry per continuation.
-    pub items: Vec<Vec<Loglik>>,
+    pub items: Vec<Vec<LogLikelihood>>,
     /// Items whose context was cut from the left to fit the model's.
     pub truncated: usize,
 }
@@ -208,7 +208,11 @@ impl Engine<'_> {
     /// # Errors
     /// A continuation without a token, a context without a token in a model without BOS and EOS,
     /// [`EvalError::Interrupted`].
-    pub fn loglikelihood(&self, items: &[LoglikItem], progress: Progress<'_>) -> Result<Logliks> {
+    pub fn loglikelihood(
+        &self,
+        items: &[LogLikelihoodRequest],
+        progress: Progress<'_>,
+    ) -> Result<LogLikelihoods> {
         let encoded = items
             .iter()
             .enumerate()
@@ -216,12 +220,12 @@ impl Engine<'_> {
             .collect::<Result<Vec<Encoded>>>()?;
         let truncated = encoded.iter().filter(|item| item.truncated).count();
         let known = items.iter().map(|item| {
-            self.known::<Vec<Loglik>>(&("loglikelihood", &item.context, &item.continuations))
+            self.known::<Vec<LogLikelihood>>(&("loglikelihood", &item.context, &item.continuations))
         });
         let (keys, answers): (Vec<_>, Vec<_>) = known.map(|k| (k.key, k.answer)).unzip();
         let open: Vec<usize> = (0..items.len()).filter(|&i| answers[i].is_none()).collect();
         let mut done = items.len() - open.len();
-        let mut results: Vec<Vec<Loglik>> =
+        let mut results: Vec<Vec<LogLikelihood>> =
             answers.into_iter().map(Option::unwrap_or_default).collect();
         for batch in batches(families(&encoded, open), &encoded) {
             let order: Vec<usize> = batch.iter().flat_map(|f| f.items.iter().copied()).collect();
@@ -232,19 +236,19 @@ impl Engine<'_> {
             done += order.len();
             report(progress, done, items.len())?;
         }
-        Ok(Logliks {
+        Ok(LogLikelihoods {
             items: results,
             truncated,
         })
     }
 
     /// What [`Engine::loglikelihood`] would find wrong with its items.
-    pub(crate) fn check_loglikelihood(&self, items: &[LoglikItem]) -> Result<()> {
+    pub(crate) fn check_loglikelihood(&self, items: &[LogLikelihoodRequest]) -> Result<()> {
         let mut items = items.iter().enumerate();
         items.try_for_each(|(index, item)| self.encode_item(index, item).map(drop))
     }
 
-    fn encode_item(&self, index: usize, item: &LoglikItem) -> Result<Encoded> {
+    fn encode_item(&self, index: usize, item: &LogLikelihoodRequest) -> Result<Encoded> {
         let context = item.context.trim_end();
         let space = &item.context[context.len()..];
         let mut context_ids = self.tokenizer.encode(context, false)?;
@@ -287,7 +291,11 @@ impl Engine<'_> {
     }
 
     /// The answers of a batch's items, in the order of its families.
-    fn score_batch(&self, batch: &[Family], encoded: &[Encoded]) -> Result<Vec<Vec<Loglik>>> {
+    fn score_batch(
+        &self,
+        batch: &[Family],
+        encoded: &[Encoded],
+    ) -> Result<Vec<Vec<LogLikelihood>>> {
         let placed = place(batch, encoded);
         let longest = placed.items.iter().flat_map(|placed| &placed.item.whole);
         let longest = longest.map(Vec::len).max().unwrap_or(0);
@@ -308,7 +316,7 @@ impl Engine<'_> {
     /// What the items of a family begin with, once for all of them.
     fn run_prefixes(&self, placed: &Layout<'_>, cache: &mut KvCache) -> Result<()> {
         let (texts, slots): (Vec<&[u32]>, Vec<usize>) = placed.prefixes.iter().copied().unzip();
-        self.run_texts(&texts, &slots, cache, Logits::None)?;
+        self.run_texts(&texts, &slots, cache, LogitsToKeep::None)?;
         for item in &placed.items {
             if let Some((from, tokens)) = item.prefix {
                 cache.copy_prefix(from, item.slots[0], tokens)?;
@@ -339,7 +347,7 @@ impl Engine<'_> {
             texts.push(&item.whole[0][held..item.shared]);
             slots.push(placed.slots[0]);
         }
-        let logits = self.run_texts(&texts, &slots, cache, Logits::Last)?;
+        let logits = self.run_texts(&texts, &slots, cache, LogitsToKeep::Last)?;
         rows.score(logits, &owners)
     }
 
@@ -374,7 +382,7 @@ impl Engine<'_> {
                 slots.push(placed.slots[c]);
             }
         }
-        let logits = self.run_texts(&texts, &slots, cache, Logits::At(positions))?;
+        let logits = self.run_texts(&texts, &slots, cache, LogitsToKeep::At(positions))?;
         rows.score(logits, &owners)
     }
 
@@ -384,7 +392,7 @@ impl Engine<'_> {
         texts: &[&[u32]],
         slots: &[usize],
         cache: &mut KvCache,
-        logits: Logits,
+        logits: LogitsToKeep,
     ) -> Result<Option<Tensor>> {
         if texts.is_empty() {
             return Ok(None);
@@ -435,9 +443,9 @@ impl Rows {
         Ok(())
     }
 
-    fn total(&self, continuation: usize, tokens: usize) -> Loglik {
+    fn total(&self, continuation: usize, tokens: usize) -> LogLikelihood {
         let (sum, is_greedy) = self.sums.get(&continuation).copied().unwrap_or((0.0, true));
-        Loglik {
+        LogLikelihood {
             sum,
             tokens,
             is_greedy,

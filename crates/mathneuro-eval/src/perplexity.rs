@@ -1,6 +1,6 @@
 //! Perplexity of a text.
 
-use mathneuro_capture::{Batch, Logits};
+use mathneuro_capture::{Batch, LogitsToKeep};
 use serde::{Deserialize, Serialize};
 use tch::{Kind, Tensor};
 
@@ -81,7 +81,7 @@ impl Engine<'_> {
         let _no_grad = tch::no_grad_guard();
         let (inputs, targets) = (&ids[..ids.len() - 1], &ids[1..]);
         let batch = Batch::new(&[inputs])?;
-        let logits = self.forward(Pass::Prefill, &batch, None, Logits::All)?;
+        let logits = self.forward(Pass::Prefill, &batch, None, LogitsToKeep::All)?;
         let Some(logits) = logits else {
             return Ok(Vec::new());
         };

@@ -92,7 +92,7 @@ fn object_row(path: &Path, line: usize, value: Value) -> Result<Row> {
 }
 
 fn bad_row(path: &Path, line: usize, reason: String) -> EvalError {
-    EvalError::BadRow {
+    EvalError::InvalidRow {
         path: path.to_owned(),
         line,
         reason,
@@ -193,7 +193,7 @@ impl Row {
     /// A column as text; a number is written out.
     ///
     /// # Errors
-    /// [`EvalError::MissingColumn`], or [`EvalError::BadRow`] for something else than text.
+    /// [`EvalError::MissingColumn`], or [`EvalError::InvalidRow`] for something else than text.
     pub fn text(&self, column: &str) -> Result<String> {
         match self.value(column)? {
             Value::String(text) => Ok(text.clone()),
@@ -205,7 +205,7 @@ impl Row {
     /// A column as a list, or a text that holds one as JSON or Python writes it.
     ///
     /// # Errors
-    /// [`EvalError::MissingColumn`], or [`EvalError::BadRow`] for something else than a list.
+    /// [`EvalError::MissingColumn`], or [`EvalError::InvalidRow`] for something else than a list.
     pub fn list(&self, column: &str) -> Result<Vec<Value>> {
         let value = self.value(column)?;
         let parsed = value.as_str().and_then(literal);

@@ -8,9 +8,9 @@ use serde_json::{Map, Value, json};
 use crate::definition::{Kind, TaskDefinition};
 use crate::engine::{Engine, Progress};
 use crate::error::{EvalError, Result};
-use crate::generate::{GenerateOptions, StopReason};
+use crate::generate::{FinishReason, GenerateOptions};
 use crate::items::Question;
-use crate::loglik::{Loglik, LoglikItem};
+use crate::loglik::{LogLikelihood, LogLikelihoodRequest};
 use crate::perplexity::{Perplexity, words};
 use crate::stats::Metric;
 use crate::task::{Skipped, Task, TaskOptions};
@@ -113,7 +113,11 @@ impl Task {
     }
 
     /// What log-likelihoods are asked for these prompts of the documents.
-    fn requests(&self, prompts: &[Vec<String>], options: &TaskOptions) -> Vec<LoglikItem> {
+    fn requests(
+        &self,
+        prompts: &[Vec<String>],
+        options: &TaskOptions,
+    ) -> Vec<LogLikelihoodRequest> {
         let delimiter = self.delimiter(options);
         let mut requests = Vec::new();
         for (item, prompts) in self.items.iter().zip(prompts) {
@@ -126,7 +130,7 @@ impl Task {
                 .iter()
                 .map(|continuation| format!("{delimiter}{continuation}"))
                 .collect();
-            requests.extend(prompts.iter().map(|context| LoglikItem {
+            requests.extend(prompts.iter().map(|context| LogLikelihoodRequest {
                 context: context.clone(),
                 continuations: continuations.clone(),
             }));
@@ -165,7 +169,7 @@ impl Task {
             let Question::Open { target, .. } = &self.items[item].question else {
                 continue;
             };
-            unfinished += usize::from(answer.reason == StopReason::Length);
+            unfinished += usize::from(answer.reason == FinishReason::Length);
             let found: Vec<String> = filters.iter().map(|f| f.apply(&answer.text)).collect();
             let right: Vec<bool> = filters
                 .iter()
@@ -209,7 +213,7 @@ impl Task {
         let metrics = &self.definition.metrics;
         let mut scored = Vec::with_capacity(self.items.len());
         for (index, item) in self.items.iter().enumerate() {
-            let scores: Vec<Loglik> = answers
+            let scores: Vec<LogLikelihood> = answers
                 .by_ref()
                 .take(prompts[index].len())
                 .flatten()

@@ -57,9 +57,9 @@ impl Sampling {
     /// Whether the numbers make sense.
     ///
     /// # Errors
-    /// [`EvalError::BadSampling`] for a temperature or a top-p out of range.
+    /// [`EvalError::InvalidSampling`] for a temperature or a top-p out of range.
     pub fn check(&self) -> Result<()> {
-        let bad = |name, found, range| Err(EvalError::BadSampling { name, found, range });
+        let bad = |name, found, range| Err(EvalError::InvalidSampling { name, found, range });
         if !(self.temperature > 0.0 && self.temperature.is_finite()) {
             return bad("temperature", self.temperature, "above 0");
         }

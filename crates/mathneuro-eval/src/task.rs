@@ -178,7 +178,7 @@ impl Task {
     /// How well a text is predicted.
     ///
     /// # Errors
-    /// [`EvalError::BadRow`](crate::EvalError::BadRow) for an empty text.
+    /// [`EvalError::InvalidRow`](crate::EvalError::InvalidRow) for an empty text.
     pub fn perplexity(text: impl Into<String>) -> Result<Self> {
         let rows = text_row("text".as_ref(), text.into())?;
         TaskDefinition::builtin("perplexity")?.task(&rows)

@@ -96,7 +96,7 @@ impl Templates {
     }
 
     fn bad(&self, field: &str, error: &Error) -> EvalError {
-        EvalError::BadTask {
+        EvalError::InvalidTask {
             task: self.task.clone(),
             reason: format!("the template of `{field}`: {}", chain(error)),
         }

@@ -164,7 +164,7 @@ pub(crate) fn choose(id: &DatasetId, files: &[String], purpose: Purpose) -> Resu
         }
         names.join(", ")
     };
-    let none = |asked: String| HubError::NoSuchSplit {
+    let none = |asked: String| HubError::SplitNotFound {
         dataset: id.repo().to_string(),
         asked,
         there: there(),
@@ -303,7 +303,7 @@ impl Tidy {
 /// one passage a row, Python literals as lists, and a column that wraps all others left off.
 ///
 /// # Errors
-/// [`HubError::Io`], [`HubError::BadParquet`], and [`HubError::BadRow`] for a literal that cannot be read.
+/// [`HubError::Io`], [`HubError::InvalidParquet`], and [`HubError::InvalidRow`] for a literal that cannot be read.
 pub fn dataset_rows(path: &Path) -> Result<Vec<Map<String, Value>>> {
     let mut rows = Vec::new();
     for_each_tidy_row(path, |row| {
@@ -322,7 +322,7 @@ pub(crate) fn for_each_tidy_row(
     let mut number = 0;
     for_each_row(path, |row| {
         number += 1;
-        let finished = tidy.row(row).map_err(|reason| HubError::BadRow {
+        let finished = tidy.row(row).map_err(|reason| HubError::InvalidRow {
             path: path.to_owned(),
             row: number,
             reason,

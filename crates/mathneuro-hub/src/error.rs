@@ -30,7 +30,7 @@ pub enum HubError {
     },
     /// An id or a revision that the hub could not have.
     #[error("`{text}` is not a hub id: {reason}")]
-    BadId {
+    InvalidId {
         /// What was given.
         text: String,
         /// What is wrong with it.
@@ -38,7 +38,7 @@ pub enum HubError {
     },
     /// An environment variable or option that cannot be used.
     #[error("{name} cannot be used: {reason}")]
-    BadOption {
+    InvalidOption {
         /// The variable.
         name: &'static str,
         /// What is wrong with it.
@@ -89,7 +89,7 @@ pub enum HubError {
         "{endpoint} refuses the token (status {status}) for {repo}; set HF_TOKEN to a token that may read it, or unset \
          it for a public repository"
     )]
-    BadToken {
+    InvalidToken {
         /// The hub.
         endpoint: String,
         /// The repository.
@@ -101,7 +101,7 @@ pub enum HubError {
     #[error(
         "there is no {kind} {repo} on {endpoint}, and no local path of that name; check the spelling{private_hint}"
     )]
-    NoSuchRepo {
+    RepoNotFound {
         /// `model` or `data set`.
         kind: &'static str,
         /// The repository.
@@ -115,7 +115,7 @@ pub enum HubError {
     #[error(
         "{repo} has no revision `{revision}`; its branches, tags and commits are listed at {page}"
     )]
-    NoSuchRevision {
+    RevisionNotFound {
         /// The repository.
         repo: String,
         /// The branch, tag or commit asked for.
@@ -125,7 +125,7 @@ pub enum HubError {
     },
     /// A listed file that cannot be had.
     #[error("{file} is not in {repo} at {revision}, although it is listed there; try again later")]
-    NoSuchFile {
+    FileNotFound {
         /// The file.
         file: String,
         /// The repository.
@@ -157,7 +157,7 @@ pub enum HubError {
     },
     /// An index of shards that does not fit the repository.
     #[error("model.safetensors.index.json of {repo} cannot be used: {reason}")]
-    BadIndex {
+    InvalidIndex {
         /// The repository.
         repo: String,
         /// What is wrong with it.
@@ -165,7 +165,7 @@ pub enum HubError {
     },
     /// A data set without the part asked for.
     #[error("{dataset} has no {asked}; it has {there}; write hub:org/name/config/split")]
-    NoSuchSplit {
+    SplitNotFound {
         /// The data set.
         dataset: String,
         /// What was looked for.
@@ -233,7 +233,7 @@ pub enum HubError {
     },
     /// An answer that makes no sense.
     #[error("{url} answers what a hub would not: {reason}; is HF_ENDPOINT right?")]
-    BadAnswer {
+    InvalidAnswer {
         /// What was asked.
         url: String,
         /// What is wrong with the answer.
@@ -268,7 +268,7 @@ pub enum HubError {
     },
     /// A parquet file that cannot be read.
     #[error("{path} is not a parquet file that can be read: {reason}")]
-    BadParquet {
+    InvalidParquet {
         /// The file.
         path: PathBuf,
         /// What is wrong with it.
@@ -276,7 +276,7 @@ pub enum HubError {
     },
     /// A row that is not what its data set's rows are.
     #[error("{path}, row {row}: {reason}")]
-    BadRow {
+    InvalidRow {
         /// The file.
         path: PathBuf,
         /// The row, counted from 1.
@@ -286,15 +286,15 @@ pub enum HubError {
     },
     /// Text that is not a Python literal.
     #[error("not a Python literal: at byte {at}, {reason}")]
-    BadLiteral {
+    InvalidLiteral {
         /// Where.
         at: usize,
         /// What is wrong there.
         reason: String,
     },
     /// The progress callback asked to stop.
-    #[error("stopped; the same command goes on from there")]
-    Stopped,
+    #[error("interrupted; a later call resumes from there")]
+    Interrupted,
 }
 
 /// Results of this crate.

@@ -84,7 +84,7 @@ struct Index {
 
 /// The shards that an index names: files beside it, and nowhere else.
 pub(crate) fn shards(repo: &str, index: &[u8]) -> Result<Vec<String>> {
-    let bad = |reason: String| HubError::BadIndex {
+    let bad = |reason: String| HubError::InvalidIndex {
         repo: repo.to_owned(),
         reason,
     };

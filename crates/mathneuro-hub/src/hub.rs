@@ -70,7 +70,7 @@ impl Hub {
     /// Prepares requests; none is made.
     ///
     /// # Errors
-    /// [`HubError::BadOption`]
+    /// [`HubError::InvalidOption`]
     pub fn new(mut options: HubOptions) -> Result<Self> {
         options
             .endpoint
@@ -120,7 +120,7 @@ impl Hub {
         if let Some(index) = needed.index.take() {
             transfer.all(std::slice::from_ref(&index), &|_| true)?;
             for shard in self.shards(cache, id, &listing.commit)? {
-                let entry = listing.file(&shard).ok_or_else(|| HubError::BadIndex {
+                let entry = listing.file(&shard).ok_or_else(|| HubError::InvalidIndex {
                     repo: id.id().to_owned(),
                     reason: format!("`{shard}` is not in the repository"),
                 })?;
@@ -209,7 +209,7 @@ impl Hub {
             let converted = repo.at(CONVERTED)?;
             match list(&self.api, &self.options, Kind::Dataset, &converted) {
                 Ok(found) => (repo, listing) = (converted, found),
-                Err(HubError::NoSuchRevision { .. }) => {}
+                Err(HubError::RevisionNotFound { .. }) => {}
                 Err(other) => return Err(other),
             }
         }
@@ -256,7 +256,7 @@ impl Hub {
             }
             let splits = choose(id, &names, purpose).map_err(|error| match error {
                 // A split that is not in the cache may well be on the hub.
-                HubError::NoSuchSplit { asked, .. } => {
+                HubError::SplitNotFound { asked, .. } => {
                     self.not_cached(id.repo(), &format!("the parquet file of {asked}"))
                 }
                 other => other,

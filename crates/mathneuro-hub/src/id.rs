@@ -30,7 +30,7 @@ impl RepoId {
     /// The same repository at another revision, for example the commit that was found.
     ///
     /// # Errors
-    /// [`HubError::BadId`] for a revision that cannot be one.
+    /// [`HubError::InvalidId`] for a revision that cannot be one.
     pub fn at(&self, revision: &str) -> Result<Self> {
         check_revision(revision)?;
         Ok(Self {
@@ -181,7 +181,7 @@ impl FromStr for ModelSource {
             return Err(not(reason));
         }
         text.parse().map(Self::Hub).map_err(|error| match error {
-            HubError::BadId { reason, .. } => not(reason),
+            HubError::InvalidId { reason, .. } => not(reason),
             other => other,
         })
     }
@@ -209,7 +209,7 @@ impl FromStr for DataSource {
             return Err(HubError::NotData { text, reason });
         }
         text.parse().map(Self::Hub).map_err(|error| match error {
-            HubError::BadId { reason, .. } => HubError::NotData {
+            HubError::InvalidId { reason, .. } => HubError::NotData {
                 text: text.to_owned(),
                 reason,
             },
@@ -228,7 +228,7 @@ fn leads_nowhere(path: &Path) -> Option<String> {
 }
 
 fn bad(text: &str, reason: &str) -> HubError {
-    HubError::BadId {
+    HubError::InvalidId {
         text: text.to_owned(),
         reason: reason.to_owned(),
     }
@@ -329,13 +329,13 @@ mod tests {
             ".hidden/b",
         ] {
             assert!(
-                matches!(text.parse::<RepoId>(), Err(HubError::BadId { .. })),
+                matches!(text.parse::<RepoId>(), Err(HubError::InvalidId { .. })),
                 "{text}"
             );
         }
         for text in ["openai/gsm8k", "hub:gsm8k", "hub:a/b/c/d/e", "hub:a/b/../c"] {
             assert!(
-                matches!(text.parse::<DatasetId>(), Err(HubError::BadId { .. })),
+                matches!(text.parse::<DatasetId>(), Err(HubError::InvalidId { .. })),
                 "{text}"
             );
         }

@@ -116,7 +116,7 @@ pub(crate) fn list(api: &Api, options: &HubOptions, kind: Kind, id: &RepoId) -> 
         unreached = nobody;
         wait.or_give_up(fault, 0)?;
     };
-    let bad = |reason: String| HubError::BadAnswer {
+    let bad = |reason: String| HubError::InvalidAnswer {
         url: url.clone(),
         reason,
     };
@@ -173,7 +173,7 @@ fn refusal(
     status: u16,
     code: Option<&str>,
 ) -> Fault {
-    let no_such_repo = || HubError::NoSuchRepo {
+    let no_such_repo = || HubError::RepoNotFound {
         kind: kind.name(),
         repo: id.id().to_owned(),
         endpoint: options.endpoint.clone(),
@@ -182,7 +182,7 @@ fn refusal(
             None => ", and set HF_TOKEN if it is private",
         },
     };
-    let no_such_revision = || HubError::NoSuchRevision {
+    let no_such_revision = || HubError::RevisionNotFound {
         repo: id.id().to_owned(),
         revision: id.revision().to_owned(),
         page: format!("{}/tree/main", page(options, kind, id.id())),
@@ -192,7 +192,7 @@ fn refusal(
         (_, Some("RevisionNotFound")) => Fault::Final(no_such_revision()),
         (_, Some("RepoNotFound")) | (404, None) => Fault::Final(no_such_repo()),
         (401, _) if options.token.is_none() => Fault::Final(no_such_repo()),
-        (401 | 403, _) => Fault::Final(HubError::BadToken {
+        (401 | 403, _) => Fault::Final(HubError::InvalidToken {
             endpoint: options.endpoint.clone(),
             repo: id.id().to_owned(),
             status,

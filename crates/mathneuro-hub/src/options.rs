@@ -55,7 +55,7 @@ impl HubOptions {
     /// What the environment says; see [`HubOptions`] for the variables.
     ///
     /// # Errors
-    /// [`HubError::BadOption`] when there is no home folder and no variable that replaces it, or for an endpoint or a
+    /// [`HubError::InvalidOption`] when there is no home folder and no variable that replaces it, or for an endpoint or a
     /// token that cannot be one; [`HubError::Io`] for a token file that cannot be read.
     pub fn from_env() -> Result<Self> {
         Self::from_lookup(|name| std::env::var_os(name), std::env::home_dir())
@@ -70,7 +70,7 @@ impl HubOptions {
             None => Ok(None),
             Some(value) => match value.into_string() {
                 Ok(value) => Ok(Some(value.trim().to_owned()).filter(|value| !value.is_empty())),
-                Err(_) => Err(HubError::BadOption {
+                Err(_) => Err(HubError::InvalidOption {
                     name,
                     reason: "it is not UTF-8".to_owned(),
                 }),
@@ -88,7 +88,7 @@ impl HubOptions {
         let hf_home = folder("HF_HOME")
             .or_else(|| folder("XDG_CACHE_HOME").map(|cache| cache.join("huggingface")))
             .or_else(|| home.as_ref().map(|home| home.join(".cache/huggingface")))
-            .ok_or_else(|| HubError::BadOption {
+            .ok_or_else(|| HubError::InvalidOption {
                 name: "HF_HOME",
                 reason:
                     "it is not set, and there is no home folder; set it to where models may be kept"
@@ -131,7 +131,7 @@ impl HubOptions {
             .find_map(|scheme| self.endpoint.strip_prefix(scheme));
         if !host.is_some_and(|host| host.bytes().all(|b| b.is_ascii_graphic()) && !host.is_empty())
         {
-            return Err(HubError::BadOption {
+            return Err(HubError::InvalidOption {
                 name: "HF_ENDPOINT",
                 reason: format!(
                     "`{}` is not a URL that begins with https:// or http://",
@@ -142,7 +142,7 @@ impl HubOptions {
         if let Some(token) = &self.token
             && !token.bytes().all(|b| b.is_ascii_graphic())
         {
-            return Err(HubError::BadOption {
+            return Err(HubError::InvalidOption {
                 name: "HF_TOKEN",
                 reason: "a token has only letters, digits and signs, in one line".to_owned(),
             });

@@ -13,7 +13,7 @@ use crate::error::{HubError, Result, io};
 /// become JSON lists and objects, bytes base64, missing values null.
 ///
 /// # Errors
-/// [`HubError::Io`] and [`HubError::BadParquet`].
+/// [`HubError::Io`] and [`HubError::InvalidParquet`].
 pub fn parquet_rows(path: &Path) -> Result<Vec<Map<String, Value>>> {
     let mut rows = Vec::new();
     for_each_row(path, |row| {
@@ -28,7 +28,7 @@ pub(crate) fn for_each_row(
     path: &Path,
     mut each: impl FnMut(Map<String, Value>) -> Result<()>,
 ) -> Result<()> {
-    let bad = |reason: String| HubError::BadParquet {
+    let bad = |reason: String| HubError::InvalidParquet {
         path: path.to_owned(),
         reason,
     };

@@ -18,7 +18,7 @@ const DEEPEST: usize = 64;
 /// ```
 ///
 /// # Errors
-/// [`HubError::BadLiteral`] with the place and what is wrong there.
+/// [`HubError::InvalidLiteral`] with the place and what is wrong there.
 pub fn python_literal(text: &str) -> Result<Value> {
     let mut reader = Reader { text, at: 0 };
     let value = reader.value(0)?;
@@ -64,7 +64,7 @@ impl<'a> Reader<'a> {
     }
 
     fn bad(&self, reason: &str) -> HubError {
-        HubError::BadLiteral {
+        HubError::InvalidLiteral {
             at: self.at,
             reason: reason.to_owned(),
         }
@@ -335,7 +335,7 @@ mod tests {
             ("'a' b", 4),
         ] {
             match python_literal(text) {
-                Err(HubError::BadLiteral { at, .. }) => assert_eq!(at, place, "{text}"),
+                Err(HubError::InvalidLiteral { at, .. }) => assert_eq!(at, place, "{text}"),
                 other => panic!("{text}: {other:?}"),
             }
         }

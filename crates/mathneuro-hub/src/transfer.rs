@@ -97,7 +97,7 @@ pub(crate) fn api(options: &HubOptions, cache: &Path) -> Result<Api> {
         .with_retries(0)
         .with_user_agent("mathneuro-hub", env!("CARGO_PKG_VERSION"))
         .build()
-        .map_err(|error| HubError::BadAnswer {
+        .map_err(|error| HubError::InvalidAnswer {
             url: options.endpoint.clone(),
             reason: error.to_string(),
         })
@@ -138,7 +138,7 @@ impl Transfer<'_> {
                     return Ok(());
                 };
                 if meter.stopped() {
-                    return Err(HubError::Stopped);
+                    return Err(HubError::Interrupted);
                 }
                 if let Err(error) = self.one(entry, &meter) {
                     // The others stop at their next piece; what they have stays for the next call.
@@ -152,14 +152,14 @@ impl Transfer<'_> {
             let handles: Vec<_> = (0..workers).map(|_| scope.spawn(worker)).collect();
             handles
                 .into_iter()
-                .map(|handle| handle.join().unwrap_or(Err(HubError::Stopped)))
+                .map(|handle| handle.join().unwrap_or(Err(HubError::Interrupted)))
                 .collect()
         });
         // The error that stopped the others says why.
         let (stopped, failed): (Vec<HubError>, Vec<HubError>) = results
             .into_iter()
             .filter_map(Result::err)
-            .partition(|error| matches!(error, HubError::Stopped));
+            .partition(|error| matches!(error, HubError::Interrupted));
         failed.into_iter().chain(stopped).next().map_or(Ok(()), Err)
     }
 
@@ -205,7 +205,7 @@ impl Transfer<'_> {
         let mut damaged_before = false;
         loop {
             if meter.stopped() {
-                return Err(HubError::Stopped);
+                return Err(HubError::Interrupted);
             }
             let partial = self.partial(entry, staging);
             let attempt = match partial {
@@ -263,8 +263,8 @@ impl Transfer<'_> {
                 .canonicalize()
                 .map_err(|error| Fault::Final(io("read", link)(error))),
             Ok(Err(error)) => Err(self.fault(entry, staging, &url, error)),
-            Err(payload) if payload.is::<Stop>() => Err(Fault::Final(HubError::Stopped)),
-            Err(_) => Err(Fault::Final(HubError::BadAnswer {
+            Err(payload) if payload.is::<Stop>() => Err(Fault::Final(HubError::Interrupted)),
+            Err(_) => Err(Fault::Final(HubError::InvalidAnswer {
                 url,
                 reason: "its headers make no sense".to_owned(),
             })),
@@ -313,14 +313,14 @@ impl Transfer<'_> {
                     Fault::Final(if self.listing.gated || self.options.token.is_none() {
                         gated(self.options, self.kind, id, status)
                     } else {
-                        HubError::BadToken {
+                        HubError::InvalidToken {
                             endpoint: self.options.endpoint.clone(),
                             repo: id.to_owned(),
                             status,
                         }
                     })
                 }
-                ureq::Error::StatusCode(404) => Fault::Final(HubError::NoSuchFile {
+                ureq::Error::StatusCode(404) => Fault::Final(HubError::FileNotFound {
                     file: entry.name.clone(),
                     repo: self.id.id().to_owned(),
                     revision: self.listing.commit.clone(),
@@ -352,12 +352,12 @@ impl Transfer<'_> {
                     }),
                 }
             }
-            ApiError::InvalidResume => Fault::Partial(HubError::BadAnswer {
+            ApiError::InvalidResume => Fault::Partial(HubError::InvalidAnswer {
                 url: url.to_owned(),
                 reason: "the file has become shorter".to_owned(),
             }),
             // Somebody else's hf-hub cannot be here: the lock of the blob is ours.
-            other => Fault::Final(HubError::BadAnswer {
+            other => Fault::Final(HubError::InvalidAnswer {
                 url: url.to_owned(),
                 reason: other.to_string(),
             }),
@@ -444,7 +444,7 @@ pub(crate) fn network(options: &HubOptions, url: &str, error: &ureq::Error) -> F
         },
     };
     let bad = |reason: String| {
-        Fault::Final(HubError::BadAnswer {
+        Fault::Final(HubError::InvalidAnswer {
             url: url.to_owned(),
             reason,
         })

@@ -54,7 +54,7 @@ fn a_damaged_parquet_file_is_an_error_wherever_the_damage_is() {
         fs::write(&path, &whole[..length]).unwrap();
         let error = parquet_rows(&path).unwrap_err();
         assert!(
-            matches!(error, HubError::BadParquet { .. }),
+            matches!(error, HubError::InvalidParquet { .. }),
             "{length}: {error:?}"
         );
     }
@@ -210,7 +210,7 @@ fn a_data_set_with_a_script_is_taken_from_what_the_hub_made_of_it() {
     let error = hub
         .rows(&id("hub:a/c"), Purpose::Calibrate, &|_| true)
         .unwrap_err();
-    assert!(matches!(error, HubError::NoSuchSplit { .. }), "{error:?}");
+    assert!(matches!(error, HubError::SplitNotFound { .. }), "{error:?}");
     let tried = server
         .requests()
         .into_iter()

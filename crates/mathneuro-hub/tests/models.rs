@@ -173,7 +173,7 @@ fn a_stopped_fetch_keeps_what_it_has_and_progress_counts_to_the_total() {
     let (dir, repo) = home();
     let hub = server.hub(dir.path());
     let stopped = hub.model(&id("org/name"), &|progress| progress.done < 20_000);
-    assert!(matches!(stopped, Err(HubError::Stopped)), "{stopped:?}");
+    assert!(matches!(stopped, Err(HubError::Interrupted)), "{stopped:?}");
     assert!(repo.join(".partial").exists());
     let seen: Mutex<Vec<Progress>> = Mutex::new(Vec::new());
     hub.model(&id("org/name"), &|progress| {
@@ -355,7 +355,7 @@ fn what_is_not_there_is_told_apart() {
     let error = |text: &str| fetch(&hub, text).unwrap_err();
     let missing = error("org/nothing");
     assert!(
-        matches!(missing, HubError::NoSuchRepo { .. }),
+        matches!(missing, HubError::RepoNotFound { .. }),
         "{missing:?}"
     );
     assert!(
@@ -364,7 +364,7 @@ fn what_is_not_there_is_told_apart() {
     );
     let revision = error("org/name@v9");
     assert!(
-        matches!(revision, HubError::NoSuchRevision { .. }),
+        matches!(revision, HubError::RevisionNotFound { .. }),
         "{revision:?}"
     );
     let pickle = error("org/pickle");
@@ -423,7 +423,7 @@ fn an_index_that_leaves_the_folder_is_refused() {
         let (dir, _) = home();
         let error = fetch(&server.hub(dir.path()), "org/name").unwrap_err();
         assert!(
-            matches!(error, HubError::BadIndex { .. }),
+            matches!(error, HubError::InvalidIndex { .. }),
             "{shard}: {error:?}"
         );
         assert!(error.to_string().contains(shard), "{error}");
@@ -442,7 +442,7 @@ fn a_listing_that_leaves_the_folder_is_refused() {
         let (dir, _) = home();
         let error = fetch(&server.hub(dir.path()), "org/name").unwrap_err();
         assert!(
-            matches!(error, HubError::BadAnswer { .. }),
+            matches!(error, HubError::InvalidAnswer { .. }),
             "{name}: {error:?}"
         );
     }
@@ -556,7 +556,7 @@ fn a_server_that_is_no_hub_is_named() {
         }
     });
     let error = fetch(&Hub::new(options).unwrap(), "org/name").unwrap_err();
-    assert!(matches!(error, HubError::BadAnswer { .. }), "{error:?}");
+    assert!(matches!(error, HubError::InvalidAnswer { .. }), "{error:?}");
 }
 
 #[test]

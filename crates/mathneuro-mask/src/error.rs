@@ -40,7 +40,7 @@ pub enum MaskError {
     },
     /// A row length that does not divide the mask.
     #[error("a mask of {len} bits has no rows of {cols} columns")]
-    BadRows {
+    InvalidRows {
         /// Bits.
         len: usize,
         /// Columns asked for.
@@ -88,7 +88,7 @@ pub enum MaskError {
     },
     /// An expression names a set that was not given.
     #[error("mask expression names `{name}`; there are: {known}")]
-    UnknownSet {
+    SetNotFound {
         /// The name.
         name: String,
         /// The names there are.

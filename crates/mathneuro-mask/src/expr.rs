@@ -94,7 +94,7 @@ impl Expr {
     /// Combines the sets; the result's formula is the expression.
     ///
     /// # Errors
-    /// [`MaskError::UnknownSet`] for a name that is not there, [`MaskError::SetMismatch`] for sets of other
+    /// [`MaskError::SetNotFound`] for a name that is not there, [`MaskError::SetMismatch`] for sets of other
     /// parameters.
     pub fn eval(&self, sets: &BTreeMap<String, MaskSet>) -> Result<MaskSet> {
         if let Some(name) = self
@@ -102,7 +102,7 @@ impl Expr {
             .into_iter()
             .find(|name| !sets.contains_key(*name))
         {
-            return Err(MaskError::UnknownSet {
+            return Err(MaskError::SetNotFound {
                 name: name.to_owned(),
                 known: shorten(sets.keys()),
             });

@@ -144,7 +144,7 @@ impl ParamMask {
     /// The rows of a matrix with `cols` columns, in order, each as a slice of bits.
     ///
     /// # Errors
-    /// [`MaskError::BadRows`] when `cols` does not divide the length.
+    /// [`MaskError::InvalidRows`] when `cols` does not divide the length.
     pub fn rows(&self, cols: usize) -> Result<impl ExactSizeIterator<Item = &BitSlice<u64, Lsb0>>> {
         self.row_total(cols)?;
         Ok(self.as_bits().chunks_exact(cols))
@@ -153,7 +153,7 @@ impl ParamMask {
     /// The bits of one row of a matrix with `cols` columns.
     ///
     /// # Errors
-    /// [`MaskError::BadRows`] when `cols` does not divide the length, [`MaskError::OutOfRange`] past the last row.
+    /// [`MaskError::InvalidRows`] when `cols` does not divide the length, [`MaskError::OutOfRange`] past the last row.
     pub fn row(&self, row: usize, cols: usize) -> Result<&BitSlice<u64, Lsb0>> {
         let rows = self.row_total(cols)?;
         if row >= rows {
@@ -168,7 +168,7 @@ impl ParamMask {
     /// Set bits in each row of a matrix with `cols` columns.
     ///
     /// # Errors
-    /// [`MaskError::BadRows`] when `cols` does not divide the length.
+    /// [`MaskError::InvalidRows`] when `cols` does not divide the length.
     pub fn row_counts(&self, cols: usize) -> Result<Vec<usize>> {
         let rows = self.row_total(cols)?;
         Ok((0..rows)
@@ -181,7 +181,7 @@ impl ParamMask {
     /// Set bits in each column of a matrix with `cols` columns.
     ///
     /// # Errors
-    /// [`MaskError::BadRows`] when `cols` does not divide the length.
+    /// [`MaskError::InvalidRows`] when `cols` does not divide the length.
     pub fn col_counts(&self, cols: usize) -> Result<Vec<usize>> {
         self.row_total(cols)?;
         let count = |mut counts: Vec<usize>, (chunk, words): (usize, &[u64])| {
@@ -225,7 +225,7 @@ impl ParamMask {
 
     fn row_total(&self, cols: usize) -> Result<usize> {
         if cols == 0 || !self.len().is_multiple_of(cols) {
-            return Err(MaskError::BadRows {
+            return Err(MaskError::InvalidRows {
                 len: self.len(),
                 cols,
             });

@@ -98,7 +98,7 @@ fn words_that_do_not_fit() {
 fn rows_that_do_not_fit() {
     let mask = ParamMask::zeros(12);
     for cols in [0, 5, 24] {
-        let refused = MaskError::BadRows { len: 12, cols };
+        let refused = MaskError::InvalidRows { len: 12, cols };
         assert_eq!(mask.row_counts(cols), Err(refused.clone()));
         assert_eq!(mask.col_counts(cols), Err(refused.clone()));
         assert_eq!(mask.row(0, cols).map(|_| ()), Err(refused));
@@ -490,7 +490,7 @@ fn expressions_of_unknown_or_other_sets() {
     let expression = Expr::parse("math - mmlu").unwrap();
     assert_eq!(
         expression.eval(&sets),
-        Err(MaskError::UnknownSet {
+        Err(MaskError::SetNotFound {
             name: "mmlu".to_owned(),
             known: "math, race".to_owned()
         })

@@ -44,7 +44,7 @@ fn rows_that_do_not_fit() {
     for cols in [0, 5] {
         assert_eq!(
             mask.rows(cols).map(|_| ()).unwrap_err(),
-            MaskError::BadRows { len: 12, cols }
+            MaskError::InvalidRows { len: 12, cols }
         );
     }
 }

@@ -24,7 +24,7 @@ pub enum ScoreError {
     },
     /// A K outside [0, 1].
     #[error("K = {0} is outside [0, 1]")]
-    BadK(f64),
+    InvalidK(f64),
     /// The number of weights is not rows times columns.
     #[error("{name}: {rows} x {cols} elements are needed, {found} were given")]
     WeightCount {
@@ -57,7 +57,7 @@ pub enum ScoreError {
     },
     /// A norm that is NaN, infinite or negative.
     #[error("norm {index} of {name} is {value}; a finite number of at least 0 is needed")]
-    BadNorm {
+    InvalidNorm {
         /// The tensor or site.
         name: String,
         /// The input feature.
@@ -67,7 +67,7 @@ pub enum ScoreError {
     },
     /// A weight that is NaN or infinite.
     #[error("weight {index} (row-major) of {name} is {value}; finite weights are needed")]
-    BadWeight {
+    InvalidWeight {
         /// The tensor.
         name: String,
         /// Flat index.
@@ -99,7 +99,7 @@ pub enum ScoreError {
     Duplicate(String),
     /// No statistics for this weight.
     #[error("no activation norms for {name}; there are {count} weights, for example {example}")]
-    UnknownWeight {
+    WeightNotFound {
         /// The weight asked for.
         name: String,
         /// How many there are.

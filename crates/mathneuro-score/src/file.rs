@@ -9,14 +9,14 @@ use safetensors::tensor::{Dtype, SafeTensors};
 use serde::{Serialize, de::DeserializeOwned};
 
 use crate::error::{Result, ScoreError};
-use crate::norms::{NormStats, SiteNorms};
+use crate::norms::{ActivationNorms, SiteNorms};
 
 const FORMAT: &str = "mathneuro-norms";
 const VERSION: &str = "1";
 /// The header's key for what is no tensor.
 const METADATA: &str = "__metadata__";
 
-impl NormStats {
+impl ActivationNorms {
     /// The bytes of the statistics file: the same for the same statistics, so that files can be compared by their hash.
     ///
     /// # Errors
@@ -71,7 +71,7 @@ impl NormStats {
     /// Reads the bytes of a statistics file.
     ///
     /// # Errors
-    /// [`ScoreError::File`] for a file that breaks the format or lacks metadata, [`ScoreError::BadNorm`] for a norm
+    /// [`ScoreError::File`] for a file that breaks the format or lacks metadata, [`ScoreError::InvalidNorm`] for a norm
     /// that is NaN, infinite or negative, [`ScoreError::Duplicate`] for a weight of two sites.
     pub fn from_bytes(bytes: &[u8]) -> Result<Self> {
         let (_, header) =

@@ -20,7 +20,7 @@ pub struct SiteNorms {
 /// What statistics were made from.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
-pub struct StatsMeta {
+pub struct NormsMeta {
     /// The model, as the user named it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub model: Option<String>,
@@ -40,18 +40,18 @@ pub struct StatsMeta {
 
 /// Activation norms of a set of texts (paper, section 3): all that a score needs to know of the texts.
 #[derive(Debug, Clone, PartialEq, Default)]
-pub struct NormStats {
+pub struct ActivationNorms {
     sites: BTreeMap<String, SiteNorms>,
     by_weight: BTreeMap<String, String>,
     texts: u64,
     skipped: u64,
     truncated: u64,
-    meta: StatsMeta,
+    meta: NormsMeta,
 }
 
-impl NormStats {
+impl ActivationNorms {
     /// Statistics of no site and no text.
-    pub fn new(meta: StatsMeta) -> Self {
+    pub fn new(meta: NormsMeta) -> Self {
         Self {
             meta,
             ..Self::default()
@@ -61,7 +61,7 @@ impl NormStats {
     /// Adds a site.
     ///
     /// # Errors
-    /// [`ScoreError::Duplicate`] when the site or one of its weights is already there, [`ScoreError::BadNorm`] for a
+    /// [`ScoreError::Duplicate`] when the site or one of its weights is already there, [`ScoreError::InvalidNorm`] for a
     /// norm that is NaN, infinite or negative.
     pub fn insert_site(&mut self, site: impl Into<String>, norms: SiteNorms) -> Result<()> {
         let site = site.into();
@@ -110,7 +110,7 @@ impl NormStats {
             .by_weight
             .get(weight)
             .and_then(|site| self.sites.get(site));
-        site.ok_or_else(|| ScoreError::UnknownWeight {
+        site.ok_or_else(|| ScoreError::WeightNotFound {
             name: weight.to_owned(),
             count: self.by_weight.len(),
             example: self.by_weight.keys().next().cloned().unwrap_or_default(),
@@ -120,7 +120,7 @@ impl NormStats {
     /// The norm vector of the input that this weight reads.
     ///
     /// # Errors
-    /// [`ScoreError::UnknownWeight`].
+    /// [`ScoreError::WeightNotFound`].
     pub fn norms_for(&self, weight: &str) -> Result<&[f64]> {
         Ok(&self.site_of(weight)?.norms)
     }
@@ -128,7 +128,7 @@ impl NormStats {
     /// The number of tokens that this weight saw.
     ///
     /// # Errors
-    /// [`ScoreError::UnknownWeight`].
+    /// [`ScoreError::WeightNotFound`].
     pub fn tokens_for(&self, weight: &str) -> Result<u64> {
         Ok(self.site_of(weight)?.tokens)
     }
@@ -149,12 +149,12 @@ impl NormStats {
     }
 
     /// What the statistics were made from.
-    pub fn meta(&self) -> &StatsMeta {
+    pub fn meta(&self) -> &NormsMeta {
         &self.meta
     }
 
     /// What the statistics were made from, to be changed.
-    pub fn meta_mut(&mut self) -> &mut StatsMeta {
+    pub fn meta_mut(&mut self) -> &mut NormsMeta {
         &mut self.meta
     }
 
@@ -166,7 +166,7 @@ impl NormStats {
     pub fn merge(&mut self, other: &Self) -> Result<()> {
         let refuse = |reason: String| Err(ScoreError::CannotMerge(reason));
         if self.meta.fingerprint != other.meta.fingerprint {
-            let show = |meta: &StatsMeta| meta.fingerprint.clone().unwrap_or("none".to_owned());
+            let show = |meta: &NormsMeta| meta.fingerprint.clone().unwrap_or("none".to_owned());
             return refuse(format!(
                 "fingerprints {} and {}",
                 show(&self.meta),
@@ -231,7 +231,7 @@ pub(crate) fn check_norms(name: &str, norms: &[f64]) -> Result<()> {
         .iter()
         .position(|norm| !norm.is_finite() || *norm < 0.0)
     {
-        Some(index) => Err(ScoreError::BadNorm {
+        Some(index) => Err(ScoreError::InvalidNorm {
             name: name.to_owned(),
             index,
             value: norms[index],

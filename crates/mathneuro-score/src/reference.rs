@@ -5,7 +5,7 @@ use mathneuro_mask::ParamMask;
 use rayon::prelude::*;
 
 use crate::error::{Result, ScoreError};
-use crate::rule::{Group, Rule};
+use crate::rule::{ComparisonGroup, ScoreRule};
 use crate::top_k::top_k;
 use crate::weights::{FloatType, WeightMatrix, Weights};
 
@@ -28,7 +28,7 @@ impl<'a> ReferenceBf16<'a> {
     /// Sums of no text yet.
     ///
     /// # Errors
-    /// [`ScoreError::NotBf16`]: the script runs on bf16 models; [`ScoreError::BadWeight`] for a NaN or infinite weight.
+    /// [`ScoreError::NotBf16`]: the script runs on bf16 models; [`ScoreError::InvalidWeight`] for a NaN or infinite weight.
     pub fn new(matrix: WeightMatrix<'a>) -> Result<Self> {
         if matrix.weights().float_type() != FloatType::BF16 {
             return Err(ScoreError::NotBf16 {
@@ -39,7 +39,7 @@ impl<'a> ReferenceBf16<'a> {
         for (index, weight) in matrix.weights().bytes().chunks_exact(2).enumerate() {
             let value = bf16::from_le_bytes([weight[0], weight[1]]);
             if !value.is_finite() {
-                return Err(ScoreError::BadWeight {
+                return Err(ScoreError::InvalidWeight {
                     name: matrix.name().to_owned(),
                     index,
                     value: value.to_f32(),
@@ -109,7 +109,13 @@ impl<'a> ReferenceBf16<'a> {
             Weights::from(self.sums.as_slice()),
         )?;
         let ones = vec![1.0; cols];
-        top_k(&scores, &ones, ks, Rule::WeightMagnitude, Group::PerMatrix)
+        top_k(
+            &scores,
+            &ones,
+            ks,
+            ScoreRule::WeightMagnitude,
+            ComparisonGroup::PerMatrix,
+        )
     }
 }
 

@@ -7,7 +7,7 @@ use crate::error::{Result, ScoreError};
 /// How a weight is scored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 #[non_exhaustive]
-pub enum Rule {
+pub enum ScoreRule {
     /// `|W[r, j]| * s[j]`: the paper's score, and Wanda's.
     #[default]
     WeightTimesNorm,
@@ -20,7 +20,7 @@ pub enum Rule {
 /// Which weights are ranked against each other.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 #[non_exhaustive]
-pub enum Group {
+pub enum ComparisonGroup {
     /// All weights of one matrix: the paper's choice.
     #[default]
     PerMatrix,
@@ -30,7 +30,7 @@ pub enum Group {
     Global,
 }
 
-impl fmt::Display for Rule {
+impl fmt::Display for ScoreRule {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::WeightTimesNorm => "weight-times-norm",
@@ -40,7 +40,7 @@ impl fmt::Display for Rule {
     }
 }
 
-impl fmt::Display for Group {
+impl fmt::Display for ComparisonGroup {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::PerMatrix => "per-matrix",
@@ -53,10 +53,10 @@ impl fmt::Display for Group {
 /// The number of weights that a K keeps out of `numel`: `floor(numel * K)`, in f64.
 ///
 /// # Errors
-/// [`ScoreError::BadK`] for a K outside [0, 1] or NaN.
+/// [`ScoreError::InvalidK`] for a K outside [0, 1] or NaN.
 pub fn keep_count(numel: usize, k: f64) -> Result<usize> {
     if !(0.0..=1.0).contains(&k) {
-        return Err(ScoreError::BadK(k));
+        return Err(ScoreError::InvalidK(k));
     }
     // The product can round up to one more than there are when numel is beyond 2^53.
     Ok(((numel as f64 * k).floor() as usize).min(numel))

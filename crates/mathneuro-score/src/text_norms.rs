@@ -6,7 +6,7 @@ use crate::error::{Result, ScoreError};
 
 /// For each hook site and each text the L2 norm of every input feature over the text's tokens (f32).
 ///
-/// As large as the number of texts: [`NormStats`](crate::NormStats), which is one vector per site, is what the method
+/// As large as the number of texts: [`ActivationNorms`](crate::ActivationNorms), which is one vector per site, is what the method
 /// needs. This is for [`ReferenceBf16`](crate::ReferenceBf16) and for studies of single texts.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct TextNorms {

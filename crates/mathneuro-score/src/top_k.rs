@@ -3,7 +3,7 @@
 use mathneuro_mask::{MaskMeta, MaskSet, ParamMask};
 
 use crate::error::{Result, ScoreError};
-use crate::rule::{Group, Rule, keep_count};
+use crate::rule::{ComparisonGroup, ScoreRule, keep_count};
 use crate::select::part::Part;
 use crate::select::{Want, select, select_rows};
 use crate::weights::WeightMatrix;
@@ -17,13 +17,13 @@ use crate::weights::WeightMatrix;
 ///
 /// # Errors
 /// A K outside [0, 1], a norm vector of another length, a NaN or infinite weight or norm (tensor and index are named),
-/// a score beyond f32, and [`Group::Global`], which needs [`top_k_set`].
+/// a score beyond f32, and [`ComparisonGroup::Global`], which needs [`top_k_set`].
 pub fn top_k(
     matrix: &WeightMatrix<'_>,
     norms: &[f64],
     ks: &[f64],
-    rule: Rule,
-    group: Group,
+    rule: ScoreRule,
+    group: ComparisonGroup,
 ) -> Result<Vec<ParamMask>> {
     let mut tops = top_k_each(matrix, &[norms], ks, rule, group)?;
     Ok(tops.swap_remove(0))
@@ -38,12 +38,12 @@ pub fn top_k_each(
     matrix: &WeightMatrix<'_>,
     norms: &[&[f64]],
     ks: &[f64],
-    rule: Rule,
-    group: Group,
+    rule: ScoreRule,
+    group: ComparisonGroup,
 ) -> Result<Vec<Vec<ParamMask>>> {
     let part = Part::new(matrix, norms, rule)?;
     match group {
-        Group::PerMatrix => {
+        ComparisonGroup::PerMatrix => {
             let keeps = keep_counts(matrix.len(), ks)?;
             let masks = select(&[part], &keeps, Want::Tops)?;
             let mut masks = masks.into_iter().flatten();
@@ -52,13 +52,13 @@ pub fn top_k_each(
                 .map(|_| masks.by_ref().take(ks.len()).collect())
                 .collect())
         }
-        Group::PerRow => {
+        ComparisonGroup::PerRow => {
             let keeps = keep_counts(matrix.cols(), ks)?;
             (0..norms.len())
                 .map(|statistic| select_rows(&part, statistic, &keeps))
                 .collect()
         }
-        Group::Global => Err(ScoreError::GlobalNeedsAll),
+        ComparisonGroup::Global => Err(ScoreError::GlobalNeedsAll),
     }
 }
 
@@ -68,19 +68,19 @@ pub fn top_k_each(
 /// The same as [`top_k_each`] and [`ParamMask::and_not`], without ever writing the top sets.
 ///
 /// # Errors
-/// As [`top_k`]; [`Group::Global`] needs [`isolate_set`].
+/// As [`top_k`]; [`ComparisonGroup::Global`] needs [`isolate_set`].
 pub fn isolate(
     matrix: &WeightMatrix<'_>,
     skill: &[f64],
     general: &[&[f64]],
     ks: &[f64],
-    rule: Rule,
-    group: Group,
+    rule: ScoreRule,
+    group: ComparisonGroup,
 ) -> Result<Vec<ParamMask>> {
     let norms: Vec<&[f64]> = std::iter::once(skill)
         .chain(general.iter().copied())
         .collect();
-    if group == Group::PerMatrix {
+    if group == ComparisonGroup::PerMatrix {
         let part = Part::new(matrix, &norms, rule)?;
         let masks = select(&[part], &keep_counts(matrix.len(), ks)?, Want::Isolated)?;
         return Ok(masks.into_iter().flatten().collect());
@@ -97,15 +97,15 @@ pub fn isolate(
 
 /// [`top_k`] for many matrices with their norms: one mask set per K, in the order of `ks`.
 ///
-/// With [`Group::Global`] the matrices are ranked together; among equal scores the earlier matrix wins.
+/// With [`ComparisonGroup::Global`] the matrices are ranked together; among equal scores the earlier matrix wins.
 ///
 /// # Errors
 /// As [`top_k`], and a name that comes twice.
 pub fn top_k_set(
     matrices: &[(WeightMatrix<'_>, &[f64])],
     ks: &[f64],
-    rule: Rule,
-    group: Group,
+    rule: ScoreRule,
+    group: ComparisonGroup,
 ) -> Result<Vec<MaskSet>> {
     let with_norms = matrices
         .iter()
@@ -115,15 +115,15 @@ pub fn top_k_set(
 
 /// [`isolate`] for many matrices, each with the norms of the skill and of the general sets: one mask set per K.
 ///
-/// With [`Group::Global`] the matrices are ranked together; among equal scores the earlier matrix wins.
+/// With [`ComparisonGroup::Global`] the matrices are ranked together; among equal scores the earlier matrix wins.
 ///
 /// # Errors
 /// As [`isolate`], matrices with different numbers of norm vectors, and a name that comes twice.
 pub fn isolate_set(
     matrices: &[(WeightMatrix<'_>, Vec<&[f64]>)],
     ks: &[f64],
-    rule: Rule,
-    group: Group,
+    rule: ScoreRule,
+    group: ComparisonGroup,
 ) -> Result<Vec<MaskSet>> {
     sets_of(matrices, ks, rule, group, Want::Isolated)
 }
@@ -131,8 +131,8 @@ pub fn isolate_set(
 fn sets_of(
     matrices: &[(WeightMatrix<'_>, Vec<&[f64]>)],
     ks: &[f64],
-    rule: Rule,
-    group: Group,
+    rule: ScoreRule,
+    group: ComparisonGroup,
     want: Want,
 ) -> Result<Vec<MaskSet>> {
     let mut sets: Vec<MaskSet> = ks
@@ -154,7 +154,7 @@ fn sets_of(
             });
         }
     }
-    if group == Group::Global {
+    if group == ComparisonGroup::Global {
         let mut parts = Vec::with_capacity(matrices.len());
         for (matrix, norms) in matrices {
             parts.push(Part::new(matrix, norms, rule)?);

@@ -6,8 +6,8 @@
 use half::{bf16, f16};
 use mathneuro_mask::{MaskMeta, MaskSet, ParamMask};
 use mathneuro_score::{
-    FloatType, NormStats, ScoreError, SiteNorms, StatsMeta, Weights, accumulate_squares,
-    random_like,
+    ActivationNorms, FloatType, NormsMeta, ScoreError, SiteNorms, Weights, accumulate_squares,
+    random_control,
 };
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -20,8 +20,8 @@ fn site(weights: &[&str], norms: &[f64], tokens: u64) -> SiteNorms {
     }
 }
 
-fn meta(data: &str) -> StatsMeta {
-    let mut meta = StatsMeta::default();
+fn meta(data: &str) -> NormsMeta {
+    let mut meta = NormsMeta::default();
     meta.model = Some("some/model".to_owned());
     meta.fingerprint = Some("sha256:aa".to_owned());
     meta.data = Some(data.to_owned());
@@ -32,8 +32,8 @@ fn meta(data: &str) -> StatsMeta {
 }
 
 /// Two sites of which one feeds two weights.
-fn stats(data: &str, attn: &[f64], mlp: &[f64], tokens: u64) -> NormStats {
-    let mut stats = NormStats::new(meta(data));
+fn stats(data: &str, attn: &[f64], mlp: &[f64], tokens: u64) -> ActivationNorms {
+    let mut stats = ActivationNorms::new(meta(data));
     stats
         .insert_site("0.attn", site(&["q_proj", "k_proj"], attn, tokens))
         .unwrap();
@@ -44,14 +44,14 @@ fn stats(data: &str, attn: &[f64], mlp: &[f64], tokens: u64) -> NormStats {
     stats
 }
 
-fn merged(a: &NormStats, b: &NormStats) -> NormStats {
+fn merged(a: &ActivationNorms, b: &ActivationNorms) -> ActivationNorms {
     let mut sum = a.clone();
     sum.merge(b).unwrap();
     sum
 }
 
 /// Everything that adds up.
-fn sums(stats: &NormStats) -> (Vec<(String, SiteNorms)>, [u64; 3]) {
+fn sums(stats: &ActivationNorms) -> (Vec<(String, SiteNorms)>, [u64; 3]) {
     let sites = stats
         .sites()
         .map(|(name, site)| (name.to_owned(), site.clone()));
@@ -73,7 +73,7 @@ fn sites_and_weights() {
     assert_eq!(stats.norms_for("q_proj"), Ok(&[1.0, 2.0][..]));
     assert_eq!(stats.norms_for("k_proj"), Ok(&[1.0, 2.0][..]));
     assert_eq!(stats.tokens_for("up_proj"), Ok(11));
-    let refused = ScoreError::UnknownWeight {
+    let refused = ScoreError::WeightNotFound {
         name: "lm_head".to_owned(),
         count: 3,
         example: "k_proj".to_owned(),
@@ -101,7 +101,7 @@ fn insert_refuses_duplicates_and_bad_norms() {
     );
     for bad in [f64::NAN, f64::INFINITY, -1.0] {
         match stats.insert_site("1", site(&["new"], &[1.0, bad], 1)) {
-            Err(ScoreError::BadNorm { name, index, value }) => {
+            Err(ScoreError::InvalidNorm { name, index, value }) => {
                 assert_eq!((name.as_str(), index), ("1", 1));
                 assert_eq!(value.to_bits(), bad.to_bits());
             }
@@ -137,10 +137,10 @@ proptest! {
         data in ".{0,12}",
     ) {
         let stats = stats(&data, &attn, &mlp, tokens);
-        let read = NormStats::from_bytes(&stats.to_bytes().unwrap()).unwrap();
+        let read = ActivationNorms::from_bytes(&stats.to_bytes().unwrap()).unwrap();
         prop_assert_eq!(&read, &stats);
         prop_assert_eq!(read.to_bytes(), stats.to_bytes(), "the same file for the same statistics");
-        let bits = |stats: &NormStats| -> Vec<u64> {
+        let bits = |stats: &ActivationNorms| -> Vec<u64> {
             stats.norms_for("up_proj").unwrap().iter().map(|v| v.to_bits()).collect()
         };
         prop_assert_eq!(bits(&read), bits(&stats));
@@ -165,14 +165,14 @@ fn merge_says_what_both_were_made_from() {
 #[test]
 fn merge_refuses_what_does_not_add_up() {
     let base = stats("a", &[1.0, 2.0], &[3.0], 10);
-    let other = |change: &dyn Fn(&mut NormStats)| {
-        let mut other = NormStats::new(meta("b"));
+    let other = |change: &dyn Fn(&mut ActivationNorms)| {
+        let mut other = ActivationNorms::new(meta("b"));
         change(&mut other);
         other
     };
     let attn = site(&["q_proj", "k_proj"], &[1.0, 2.0], 1);
     let mlp = site(&["up_proj"], &[1.0], 1);
-    let cases: [(&str, NormStats); 7] = [
+    let cases: [(&str, ActivationNorms); 7] = [
         ("fingerprints sha256:aa and sha256:bb", {
             let mut other = base.clone();
             other.meta_mut().fingerprint = Some("sha256:bb".to_owned());
@@ -271,8 +271,8 @@ impl File {
         bytes
     }
 
-    fn read(&self) -> Result<NormStats, ScoreError> {
-        NormStats::from_bytes(&self.bytes())
+    fn read(&self) -> Result<ActivationNorms, ScoreError> {
+        ActivationNorms::from_bytes(&self.bytes())
     }
 
     fn problem(&self) -> String {
@@ -303,7 +303,7 @@ fn file_written_by_hand_is_read() {
 fn truncated_file() {
     let bytes = File::new().bytes();
     for len in 0..bytes.len() {
-        let result = NormStats::from_bytes(&bytes[..len]);
+        let result = ActivationNorms::from_bytes(&bytes[..len]);
         assert!(
             matches!(result, Err(ScoreError::File(_))),
             "{len}: {result:?}"
@@ -312,7 +312,7 @@ fn truncated_file() {
     let mut longer = bytes;
     longer.push(0);
     assert!(matches!(
-        NormStats::from_bytes(&longer),
+        ActivationNorms::from_bytes(&longer),
         Err(ScoreError::File(_))
     ));
 }
@@ -333,7 +333,7 @@ fn bad_tensors() {
         let mut file = File::new();
         file.data[place * 8..place * 8 + 8].copy_from_slice(&bad.to_le_bytes());
         match file.read() {
-            Err(ScoreError::BadNorm { name, index, .. }) => {
+            Err(ScoreError::InvalidNorm { name, index, .. }) => {
                 assert_eq!((name.as_str(), index), ("s", place))
             }
             other => panic!("{other:?}"),
@@ -391,7 +391,7 @@ fn bad_metadata() {
 /// The header's key for metadata cannot name a site.
 #[test]
 fn a_name_that_no_file_can_hold() {
-    let mut stats = NormStats::default();
+    let mut stats = ActivationNorms::default();
     stats
         .insert_site("__metadata__", SiteNorms::default())
         .unwrap();
@@ -537,7 +537,7 @@ fn random_control_keeps_counts_and_shapes() {
         ("empty", &[0, 4], ParamMask::zeros(0)),
     ]);
     for seed in [0, 1, u64::MAX] {
-        let control = random_like(&masks, seed);
+        let control = random_control(&masks, seed);
         for ((name, shape, mask), (of, shaped, drawn)) in masks.iter().zip(control.iter()) {
             assert_eq!((name, shape, mask.count()), (of, shaped, drawn.count()));
         }
@@ -558,23 +558,23 @@ fn random_control_depends_on_seed_and_name_alone() {
     let mask = first(1000, 100);
     let both = set_of(&[("a", &[1000], mask.clone()), ("b", &[1000], mask.clone())]);
     let alone = set_of(&[("b", &[1000], mask.clone())]);
-    let control = random_like(&both, 3);
-    assert_eq!(control, random_like(&both, 3));
-    assert_eq!(control.get("b"), random_like(&alone, 3).get("b"));
+    let control = random_control(&both, 3);
+    assert_eq!(control, random_control(&both, 3));
+    assert_eq!(control.get("b"), random_control(&alone, 3).get("b"));
     assert_ne!(control.get("a"), control.get("b"));
-    assert_ne!(control.get("a"), random_like(&both, 4).get("a"));
+    assert_ne!(control.get("a"), random_control(&both, 4).get("a"));
     let pool = rayon::ThreadPoolBuilder::new()
         .num_threads(1)
         .build()
         .unwrap();
-    assert_eq!(pool.install(|| random_like(&both, 3)), control);
+    assert_eq!(pool.install(|| random_control(&both, 3)), control);
     // Where the bits were does not matter, only how many.
     let moved = set_of(&[(
         "b",
         &[1000],
         ParamMask::from_indices(1000, 900..1000).unwrap(),
     )]);
-    assert_eq!(random_like(&moved, 3).get("b"), control.get("b"));
+    assert_eq!(random_control(&moved, 3).get("b"), control.get("b"));
 }
 
 /// Every weight is drawn about as often as any other, whatever the density.
@@ -585,7 +585,7 @@ fn random_control_is_uniform() {
         let masks = set_of(&[("w", &[len], first(len, count))]);
         let mut hits = vec![0u32; len];
         for seed in 0..draws {
-            for index in random_like(&masks, seed).get("w").unwrap().iter_ones() {
+            for index in random_control(&masks, seed).get("w").unwrap().iter_ones() {
                 hits[index] += 1;
             }
         }
@@ -613,7 +613,7 @@ fn random_control_is_uniform() {
 fn random_controls_overlap_by_chance_only() {
     let (len, count) = (100_000, 5_000);
     let masks = set_of(&[("w", &[len], first(len, count))]);
-    let (a, b) = (random_like(&masks, 1), random_like(&masks, 2));
+    let (a, b) = (random_control(&masks, 1), random_control(&masks, 2));
     let expected = mathneuro_mask::expected_intersection(len, count, count);
     for other in [&b, &masks] {
         let both = a.intersection_count(other).unwrap() as f64;

@@ -7,16 +7,17 @@
 use half::{bf16, f16};
 use mathneuro_mask::{MaskError, ParamMask};
 use mathneuro_score::{
-    FloatType, Group, Rule, ScoreError, WeightMatrix, Weights, keep_count, top_k, top_k_set,
+    ComparisonGroup, FloatType, ScoreError, ScoreRule, WeightMatrix, Weights, keep_count, top_k,
+    top_k_set,
 };
 use proptest::collection::vec;
 use proptest::prelude::*;
 
 const TYPES: [FloatType; 3] = [FloatType::F32, FloatType::F16, FloatType::BF16];
-const RULES: [Rule; 3] = [
-    Rule::WeightTimesNorm,
-    Rule::WeightMagnitude,
-    Rule::ActivationNorm,
+const RULES: [ScoreRule; 3] = [
+    ScoreRule::WeightTimesNorm,
+    ScoreRule::WeightMagnitude,
+    ScoreRule::ActivationNorm,
 ];
 
 /// The elements that one task of the selection works on.
@@ -48,11 +49,11 @@ fn rounded(float: FloatType, values: &[f32]) -> Vec<f32> {
     values.iter().map(round).collect()
 }
 
-fn score(rule: Rule, weight: f32, norm: f64) -> f32 {
+fn score(rule: ScoreRule, weight: f32, norm: f64) -> f32 {
     match rule {
-        Rule::WeightTimesNorm => weight.abs() * norm as f32,
-        Rule::WeightMagnitude => weight.abs(),
-        Rule::ActivationNorm => norm as f32,
+        ScoreRule::WeightTimesNorm => weight.abs() * norm as f32,
+        ScoreRule::WeightMagnitude => weight.abs(),
+        ScoreRule::ActivationNorm => norm as f32,
         other => panic!("{other:?}"),
     }
 }
@@ -110,7 +111,7 @@ fn check_type(float: FloatType, rows: usize, cols: usize, values: &[f32], norms:
             .map(|i| score(rule, values[i], norms[i % cols]))
             .collect();
         let ks = ks_of(numel);
-        let masks = top_k(&matrix, norms, &ks, rule, Group::PerMatrix).unwrap();
+        let masks = top_k(&matrix, norms, &ks, rule, ComparisonGroup::PerMatrix).unwrap();
         assert_eq!(masks.len(), ks.len());
         for (mask, &k) in masks.iter().zip(&ks) {
             let keep = keep_count(numel, k).unwrap();
@@ -120,13 +121,13 @@ fn check_type(float: FloatType, rows: usize, cols: usize, values: &[f32], norms:
             assert_eq!(mask.count(), keep, "{what}");
             assert!(mask.iter_ones().eq(expected), "{what}");
         }
-        let global = top_k_set(&[(matrix, norms)], &ks, rule, Group::Global).unwrap();
+        let global = top_k_set(&[(matrix, norms)], &ks, rule, ComparisonGroup::Global).unwrap();
         for (set, mask) in global.iter().zip(&masks) {
             assert_eq!(set.get("w"), Some(mask));
         }
 
         let ks = ks_of(cols);
-        let masks = top_k(&matrix, norms, &ks, rule, Group::PerRow).unwrap();
+        let masks = top_k(&matrix, norms, &ks, rule, ComparisonGroup::PerRow).unwrap();
         for (mask, &k) in masks.iter().zip(&ks) {
             let keep = keep_count(cols, k).unwrap();
             let expected = (0..rows).flat_map(|row| {
@@ -317,8 +318,8 @@ proptest! {
         let (low, high) = if low < high { (low, high) } else { (high, low) };
         let matrix = WeightMatrix::new("w", 10, 13, values.as_slice().into()).unwrap();
         let norms = vec![1.0; 13];
-        for group in [Group::PerMatrix, Group::PerRow] {
-            let masks = top_k(&matrix, &norms, &[high, low], Rule::WeightTimesNorm, group).unwrap();
+        for group in [ComparisonGroup::PerMatrix, ComparisonGroup::PerRow] {
+            let masks = top_k(&matrix, &norms, &[high, low], ScoreRule::WeightTimesNorm, group).unwrap();
             prop_assert!(masks[1].is_subset(&masks[0]).unwrap());
         }
     }
@@ -339,14 +340,21 @@ fn check_large(
         WeightMatrix::new("w", rows, cols, Weights::from_bytes(float, &bytes).unwrap()).unwrap();
     let numel = rows * cols;
     let scores: Vec<f32> = (0..numel)
-        .map(|i| score(Rule::WeightTimesNorm, values[i], norms[i % cols]))
+        .map(|i| score(ScoreRule::WeightTimesNorm, values[i], norms[i % cols]))
         .collect();
     let mut order: Vec<usize> = (0..numel).collect();
     order.sort_by(|&a, &b| scores[b].partial_cmp(&scores[a]).unwrap());
     let ks: Vec<f64> = keeps.iter().map(|&keep| k_for(numel, keep)).collect();
     for threads in [1, 2, 8] {
         let masks = in_pool(threads, || {
-            top_k(&matrix, norms, &ks, Rule::WeightTimesNorm, Group::PerMatrix).unwrap()
+            top_k(
+                &matrix,
+                norms,
+                &ks,
+                ScoreRule::WeightTimesNorm,
+                ComparisonGroup::PerMatrix,
+            )
+            .unwrap()
         });
         for (mask, &keep) in masks.iter().zip(keeps) {
             let expected = ParamMask::from_indices(numel, order[..keep].iter().copied()).unwrap();
@@ -423,14 +431,18 @@ fn threads_do_not_matter() {
         let weights = Weights::from_bytes(FloatType::BF16, &bytes).unwrap();
         let a = WeightMatrix::new("a", rows, cols, weights).unwrap();
         let b = WeightMatrix::new("b", rows, cols, values.as_slice().into()).unwrap();
-        for group in [Group::PerMatrix, Group::PerRow, Group::Global] {
+        for group in [
+            ComparisonGroup::PerMatrix,
+            ComparisonGroup::PerRow,
+            ComparisonGroup::Global,
+        ] {
             let run = || {
                 let matrices = [(a, norms.as_slice()), (b, norms.as_slice())];
 
                 top_k_set(
                     &matrices,
                     &[0.0, 0.05, 0.3, 1.0],
-                    Rule::WeightTimesNorm,
+                    ScoreRule::WeightTimesNorm,
                     group,
                 )
                 .unwrap()
@@ -469,7 +481,7 @@ fn global_over_matrices_of_different_types() {
                 rounded(float, &values)
                     .iter()
                     .enumerate()
-                    .map(|(i, &w)| score(Rule::WeightTimesNorm, w, norms[i % cols])),
+                    .map(|(i, &w)| score(ScoreRule::WeightTimesNorm, w, norms[i % cols])),
             );
             bytes.push(encode(float, &values));
             of_cols.push(norms);
@@ -489,7 +501,13 @@ fn global_over_matrices_of_different_types() {
         let ks: Vec<f64> = keeps.iter().map(|&keep| k_for(numel, keep)).collect();
         for threads in [1, 2, 8] {
             let sets = in_pool(threads, || {
-                top_k_set(&matrices, &ks, Rule::WeightTimesNorm, Group::Global).unwrap()
+                top_k_set(
+                    &matrices,
+                    &ks,
+                    ScoreRule::WeightTimesNorm,
+                    ComparisonGroup::Global,
+                )
+                .unwrap()
             });
             for (set, &keep) in sets.iter().zip(&keeps) {
                 assert_eq!(set.count(), keep);
@@ -518,13 +536,13 @@ fn sets_are_those_of_each_matrix_and_say_how_they_were_made() {
     let a = WeightMatrix::new("a", 3, 4, a.as_slice().into()).unwrap();
     let b = WeightMatrix::new("b", 4, 5, b.as_slice().into()).unwrap();
     let ks = [0.5, 0.1];
-    for group in [Group::PerMatrix, Group::PerRow] {
+    for group in [ComparisonGroup::PerMatrix, ComparisonGroup::PerRow] {
         let matrices = [(a, s.as_slice()), (b, t.as_slice())];
-        let sets = top_k_set(&matrices, &ks, Rule::WeightTimesNorm, group).unwrap();
+        let sets = top_k_set(&matrices, &ks, ScoreRule::WeightTimesNorm, group).unwrap();
         assert_eq!(sets.len(), 2);
         for (index, set) in sets.iter().enumerate() {
             for (matrix, norms) in matrices {
-                let masks = top_k(&matrix, norms, &ks, Rule::WeightTimesNorm, group).unwrap();
+                let masks = top_k(&matrix, norms, &ks, ScoreRule::WeightTimesNorm, group).unwrap();
                 assert_eq!(set.get(matrix.name()), Some(&masks[index]));
                 assert_eq!(
                     set.shape(matrix.name()),
@@ -537,16 +555,27 @@ fn sets_are_those_of_each_matrix_and_say_how_they_were_made() {
         }
     }
     assert!(
-        top_k_set(&[(a, &s)], &[], Rule::default(), Group::Global)
-            .unwrap()
-            .is_empty()
+        top_k_set(
+            &[(a, &s)],
+            &[],
+            ScoreRule::default(),
+            ComparisonGroup::Global
+        )
+        .unwrap()
+        .is_empty()
     );
     assert!(
-        top_k(&a, &s, &[], Rule::default(), Group::PerMatrix)
-            .unwrap()
-            .is_empty()
+        top_k(
+            &a,
+            &s,
+            &[],
+            ScoreRule::default(),
+            ComparisonGroup::PerMatrix
+        )
+        .unwrap()
+        .is_empty()
     );
-    let none = top_k_set(&[], &ks, Rule::default(), Group::Global).unwrap();
+    let none = top_k_set(&[], &ks, ScoreRule::default(), ComparisonGroup::Global).unwrap();
     assert!(none.len() == 2 && none[0].is_empty());
 }
 
@@ -563,8 +592,8 @@ fn hundreds_of_ks_at_once() {
         &matrix,
         &[1.0; 20],
         &ks,
-        Rule::WeightTimesNorm,
-        Group::PerMatrix,
+        ScoreRule::WeightTimesNorm,
+        ComparisonGroup::PerMatrix,
     )
     .unwrap();
     for (mask, keep) in masks.iter().zip(keeps) {
@@ -576,12 +605,12 @@ fn hundreds_of_ks_at_once() {
 fn the_same_k_twice_gives_the_same_mask_twice() {
     let values = weights(100, 16);
     let matrix = WeightMatrix::new("w", 10, 10, values.as_slice().into()).unwrap();
-    for group in [Group::PerMatrix, Group::PerRow] {
+    for group in [ComparisonGroup::PerMatrix, ComparisonGroup::PerRow] {
         let masks = top_k(
             &matrix,
             &norms(10, 17),
             &[0.3, 0.1, 0.3],
-            Rule::default(),
+            ScoreRule::default(),
             group,
         )
         .unwrap();
@@ -599,13 +628,27 @@ fn unaligned_bytes() {
         let bytes = encode(float, &values);
         let aligned = Weights::from_bytes(float, &bytes).unwrap();
         let aligned = WeightMatrix::new("w", 10, 13, aligned).unwrap();
-        let expected = top_k(&aligned, &norms, &[0.2], Rule::default(), Group::PerMatrix).unwrap();
+        let expected = top_k(
+            &aligned,
+            &norms,
+            &[0.2],
+            ScoreRule::default(),
+            ComparisonGroup::PerMatrix,
+        )
+        .unwrap();
         for shift in 1..4 {
             let mut shifted = vec![0xFF; shift];
             shifted.extend_from_slice(&bytes);
             let moved = Weights::from_bytes(float, &shifted[shift..]).unwrap();
             let moved = WeightMatrix::new("w", 10, 13, moved).unwrap();
-            let masks = top_k(&moved, &norms, &[0.2], Rule::default(), Group::PerMatrix).unwrap();
+            let masks = top_k(
+                &moved,
+                &norms,
+                &[0.2],
+                ScoreRule::default(),
+                ComparisonGroup::PerMatrix,
+            )
+            .unwrap();
             assert_eq!(masks, expected);
         }
     }
@@ -635,16 +678,21 @@ fn k_out_of_range() {
     let values = [1.0f32; 4];
     let matrix = WeightMatrix::new("w", 2, 2, values.as_slice().into()).unwrap();
     for k in [-1e-9, 1.0f64.next_up(), f64::INFINITY, f64::NEG_INFINITY] {
-        let refused = ScoreError::BadK(k);
+        let refused = ScoreError::InvalidK(k);
         assert_eq!(keep_count(4, k), Err(refused.clone()));
-        for group in [Group::PerMatrix, Group::PerRow] {
-            let result = top_k(&matrix, &[1.0; 2], &[0.5, k], Rule::default(), group);
+        for group in [ComparisonGroup::PerMatrix, ComparisonGroup::PerRow] {
+            let result = top_k(&matrix, &[1.0; 2], &[0.5, k], ScoreRule::default(), group);
             assert_eq!(result.unwrap_err(), refused);
         }
-        let result = top_k_set(&[(matrix, &[1.0; 2])], &[k], Rule::default(), Group::Global);
+        let result = top_k_set(
+            &[(matrix, &[1.0; 2])],
+            &[k],
+            ScoreRule::default(),
+            ComparisonGroup::Global,
+        );
         assert_eq!(result.unwrap_err(), refused);
     }
-    assert!(matches!(keep_count(4, f64::NAN), Err(ScoreError::BadK(k)) if k.is_nan()));
+    assert!(matches!(keep_count(4, f64::NAN), Err(ScoreError::InvalidK(k)) if k.is_nan()));
     let shown = keep_count(4, 1.5).unwrap_err().to_string();
     assert_eq!(shown, "K = 1.5 is outside [0, 1]");
 }
@@ -667,11 +715,11 @@ fn weight_errors(
     let norms = vec![1.0; cols];
     let mut errors = Vec::new();
     for rule in RULES {
-        for group in [Group::PerMatrix, Group::PerRow] {
+        for group in [ComparisonGroup::PerMatrix, ComparisonGroup::PerRow] {
             errors.push(top_k(&matrix, &norms, &[0.1], rule, group).unwrap_err());
         }
         let both: [(WeightMatrix<'_>, &[f64]); 2] = [(fine, &[1.0; 5]), (matrix, &norms)];
-        errors.push(top_k_set(&both, &[0.1], rule, Group::Global).unwrap_err());
+        errors.push(top_k_set(&both, &[0.1], rule, ComparisonGroup::Global).unwrap_err());
     }
     errors
 }
@@ -687,7 +735,7 @@ fn weights_that_are_not_finite_are_named() {
                 (2 * CHUNK + 64, 64, 2 * CHUNK + 5),
             ] {
                 for error in weight_errors(float, numel, cols, at, bad) {
-                    let ScoreError::BadWeight { name, index, value } = &error else {
+                    let ScoreError::InvalidWeight { name, index, value } = &error else {
                         panic!("{error:?}");
                     };
                     assert_eq!((name.as_str(), *index), ("layer.weight", at));
@@ -706,9 +754,9 @@ fn bad_weights_are_refused_whatever_they_are_multiplied_with() {
     let values = [1.0, f32::INFINITY, f32::NAN, 1.0];
     let matrix = WeightMatrix::new("w", 2, 2, values.as_slice().into()).unwrap();
     for rule in RULES {
-        for group in [Group::PerMatrix, Group::PerRow] {
+        for group in [ComparisonGroup::PerMatrix, ComparisonGroup::PerRow] {
             let result = top_k(&matrix, &[0.0, 0.0], &[0.0], rule, group);
-            let expected = ScoreError::BadWeight {
+            let expected = ScoreError::InvalidWeight {
                 name: "w".to_owned(),
                 index: 1,
                 value: f32::INFINITY,
@@ -726,14 +774,18 @@ fn norms_that_are_no_norms_are_named() {
         for bad in [f64::NAN, f64::INFINITY, f64::NEG_INFINITY, -1e-300] {
             let norms = [1.0, 1.0, bad];
             let mut errors = vec![
-                top_k(&matrix, &norms, &[0.5], rule, Group::PerMatrix).unwrap_err(),
-                top_k(&matrix, &norms, &[0.5], rule, Group::PerRow).unwrap_err(),
+                top_k(&matrix, &norms, &[0.5], rule, ComparisonGroup::PerMatrix).unwrap_err(),
+                top_k(&matrix, &norms, &[0.5], rule, ComparisonGroup::PerRow).unwrap_err(),
             ];
-            for group in [Group::PerMatrix, Group::PerRow, Group::Global] {
+            for group in [
+                ComparisonGroup::PerMatrix,
+                ComparisonGroup::PerRow,
+                ComparisonGroup::Global,
+            ] {
                 errors.push(top_k_set(&[(matrix, &norms)], &[0.5], rule, group).unwrap_err());
             }
             for error in errors {
-                let ScoreError::BadNorm { name, index, value } = &error else {
+                let ScoreError::InvalidNorm { name, index, value } = &error else {
                     panic!("{error:?}");
                 };
                 assert_eq!((name.as_str(), *index), ("layer.weight", 2));
@@ -741,7 +793,13 @@ fn norms_that_are_no_norms_are_named() {
                 assert!(error.to_string().starts_with("norm 2 of layer.weight is "));
             }
         }
-        let result = top_k(&matrix, &[1.0, 1.0], &[0.5], rule, Group::PerMatrix);
+        let result = top_k(
+            &matrix,
+            &[1.0, 1.0],
+            &[0.5],
+            rule,
+            ComparisonGroup::PerMatrix,
+        );
         let refused = ScoreError::NormCount {
             name: "layer.weight".to_owned(),
             cols: 3,
@@ -759,15 +817,24 @@ fn scores_beyond_f32_are_named() {
         name: "w".to_owned(),
         index,
     };
-    for group in [Group::PerMatrix, Group::PerRow] {
+    for group in [ComparisonGroup::PerMatrix, ComparisonGroup::PerRow] {
         let run = |norms: &[f64], rule| top_k(&matrix, norms, &[0.5], rule, group).map(|_| ());
-        assert_eq!(run(&[1.0, 2.0], Rule::WeightTimesNorm), Err(overflow(1)));
+        assert_eq!(
+            run(&[1.0, 2.0], ScoreRule::WeightTimesNorm),
+            Err(overflow(1))
+        );
         // A norm that is finite in f64 only.
-        assert_eq!(run(&[1e39, 1.0], Rule::WeightTimesNorm), Err(overflow(0)));
-        assert_eq!(run(&[1e39, 1.0], Rule::ActivationNorm), Err(overflow(0)));
+        assert_eq!(
+            run(&[1e39, 1.0], ScoreRule::WeightTimesNorm),
+            Err(overflow(0))
+        );
+        assert_eq!(
+            run(&[1e39, 1.0], ScoreRule::ActivationNorm),
+            Err(overflow(0))
+        );
         // Rules that do not multiply do not overflow.
-        assert_eq!(run(&[1.0, 2.0], Rule::ActivationNorm), Ok(()));
-        assert_eq!(run(&[1e39, 2.0], Rule::WeightMagnitude), Ok(()));
+        assert_eq!(run(&[1.0, 2.0], ScoreRule::ActivationNorm), Ok(()));
+        assert_eq!(run(&[1e39, 2.0], ScoreRule::WeightMagnitude), Ok(()));
     }
 }
 
@@ -776,11 +843,11 @@ fn scores_beyond_f32_are_named() {
 fn the_fault_that_is_named_is_the_rule_s_own() {
     let values = [3e38, 1.0, 1.0, f32::NAN];
     let matrix = WeightMatrix::new("w", 2, 2, values.as_slice().into()).unwrap();
-    for group in [Group::PerMatrix, Group::PerRow] {
-        for rule in [Rule::ActivationNorm, Rule::WeightMagnitude] {
+    for group in [ComparisonGroup::PerMatrix, ComparisonGroup::PerRow] {
+        for rule in [ScoreRule::ActivationNorm, ScoreRule::WeightMagnitude] {
             let error = top_k(&matrix, &[2.0, 2.0], &[0.5], rule, group).unwrap_err();
             assert!(
-                matches!(error, ScoreError::BadWeight { index: 3, .. }),
+                matches!(error, ScoreError::InvalidWeight { index: 3, .. }),
                 "{rule}: {error:?}"
             );
         }
@@ -823,14 +890,24 @@ fn matrices_and_weights_that_do_not_fit() {
 fn a_global_group_needs_all_matrices_and_names_come_once() {
     let values = [1.0f32; 4];
     let matrix = WeightMatrix::new("w", 2, 2, values.as_slice().into()).unwrap();
-    let result = top_k(&matrix, &[1.0; 2], &[0.5], Rule::default(), Group::Global);
+    let result = top_k(
+        &matrix,
+        &[1.0; 2],
+        &[0.5],
+        ScoreRule::default(),
+        ComparisonGroup::Global,
+    );
     assert_eq!(result, Err(ScoreError::GlobalNeedsAll));
     let norms: &[f64] = &[1.0; 2];
-    for group in [Group::PerMatrix, Group::PerRow, Group::Global] {
+    for group in [
+        ComparisonGroup::PerMatrix,
+        ComparisonGroup::PerRow,
+        ComparisonGroup::Global,
+    ] {
         let result = top_k_set(
             &[(matrix, norms), (matrix, norms)],
             &[0.5],
-            Rule::default(),
+            ScoreRule::default(),
             group,
         );
         let refused = ScoreError::Mask(MaskError::Duplicate("w".to_owned()));

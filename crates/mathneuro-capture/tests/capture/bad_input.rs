@@ -2,7 +2,7 @@
 
 use mathneuro_capture::tch::Device;
 use mathneuro_capture::{
-    Batch, CollectOptions, KvCache, LoadOptions, Logits, Model, TextTokenizer, collect_norms,
+    Batch, CollectOptions, KvCache, LoadOptions, LogitsToKeep, Model, Tokenizer, collect_norms,
 };
 use safetensors::Dtype;
 use serde_json::json;
@@ -177,7 +177,7 @@ fn tokenizer_files_that_mean_nothing_are_errors_with_a_reason() {
         let mut json = serde_json::from_str(&text).unwrap();
         change(&mut json);
         std::fs::write(&path, json.to_string()).unwrap();
-        let error = TextTokenizer::from_dir(copy.path()).unwrap_err();
+        let error = Tokenizer::from_dir(copy.path()).unwrap_err();
         error.to_string()
     };
     let newer = read("tokenizer.json", &|json| {
@@ -195,7 +195,7 @@ fn tokenizer_files_that_mean_nothing_are_errors_with_a_reason() {
         let text = std::fs::read_to_string(&path).unwrap();
         std::fs::write(path, format!("\u{feff}{text}")).unwrap();
     }
-    TextTokenizer::from_dir(copy.path()).unwrap();
+    Tokenizer::from_dir(copy.path()).unwrap();
     for id in [json!("</s>"), json!(-1), json!([1, "x"])] {
         let message = read("config.json", &|json| json["eos_token_id"] = id.clone());
         says(&message, &["config.json", "eos_token_id"]);
@@ -321,7 +321,7 @@ fn a_tokenizer_of_another_model_is_noticed_before_the_first_pass() {
         serde_json::from_slice(&std::fs::read(&file).unwrap()).unwrap();
     own["model"]["vocab"]["w500"] = json!(97);
     std::fs::write(&file, own.to_string()).unwrap();
-    let tokenizer = TextTokenizer::from_dir(copy.path()).unwrap();
+    let tokenizer = Tokenizer::from_dir(copy.path()).unwrap();
     let model = model("tiny-llama");
     let collect = |texts: &[&str]| {
         let options = CollectOptions::default();
@@ -338,7 +338,7 @@ fn a_text_beyond_the_learned_positions_is_an_error() {
     let model = model("tiny-gpt2");
     let forward = |tokens: usize, cache: Option<&mut KvCache>| {
         let batch = Batch::new(&[vec![5; tokens]]).unwrap();
-        model.forward(&batch, cache, Logits::Last)
+        model.forward(&batch, cache, LogitsToKeep::Last)
     };
     forward(40, None).unwrap();
     says(&forward(41, None).unwrap_err().to_string(), &["41", "40"]);
@@ -355,7 +355,7 @@ fn a_text_beyond_the_learned_positions_is_an_error() {
 fn tokens_beyond_the_vocabulary_are_named() {
     let model = model("tiny-llama");
     let batch = Batch::new(&[[3u32, 97]]).unwrap();
-    let error = model.forward(&batch, None, Logits::Last).unwrap_err();
+    let error = model.forward(&batch, None, LogitsToKeep::Last).unwrap_err();
     says(&error.to_string(), &["97"]);
 }
 
@@ -380,7 +380,7 @@ fn batches_that_make_no_sense_are_refused() {
             .is_err()
     );
     let batch = Batch::new(&[[3u32]]).unwrap();
-    let error = model("tiny-llama").forward(&batch, None, Logits::At(vec![1]));
+    let error = model("tiny-llama").forward(&batch, None, LogitsToKeep::At(vec![1]));
     says(&error.unwrap_err().to_string(), &["token 1"]);
 }
 
@@ -390,7 +390,7 @@ fn a_device_that_is_not_there_is_an_error() {
     let error = Model::load(&checkpoint("tiny-llama"), &options).unwrap_err();
     says(&error.to_string(), &["cuda:99"]);
     let placement = "cpu,cuda:99".parse().unwrap();
-    let options = LoadOptions::default().with_placement(placement);
+    let options = LoadOptions::default().with_device_map(placement);
     let error = Model::load(&checkpoint("tiny-llama"), &options).unwrap_err();
     says(&error.to_string(), &["cuda:99"]);
 }
@@ -400,15 +400,15 @@ fn limits_of_devices_that_are_too_low_are_an_error_with_the_bytes() {
     let checkpoint = checkpoint("tiny-llama");
     // Every tensor of it is in bf16, and none is left out.
     let bytes = checkpoint.total_bytes();
-    let options = LoadOptions::default().with_placement("cpu=1000".parse().unwrap());
+    let options = LoadOptions::default().with_device_map("cpu=1000".parse().unwrap());
     let error = Model::load(&checkpoint, &options).unwrap_err();
     says(&error.to_string(), &["cpu=1000", "the embedding"]);
     let limit = format!("cpu={}", bytes - 1000);
-    let options = LoadOptions::default().with_placement(limit.parse().unwrap());
+    let options = LoadOptions::default().with_device_map(limit.parse().unwrap());
     let error = Model::load(&checkpoint, &options).unwrap_err();
     says(&error.to_string(), &["there is no room for part 3 of 3"]);
     let limit = format!("cpu={bytes}");
-    let options = LoadOptions::default().with_placement(limit.parse().unwrap());
+    let options = LoadOptions::default().with_device_map(limit.parse().unwrap());
     Model::load(&checkpoint, &options).unwrap();
 }
 
@@ -417,13 +417,9 @@ fn a_missing_or_broken_tokenizer_is_an_error_with_its_path() {
     let copy = Copy::of("tiny-llama");
     let file = copy.path().join("tokenizer.json");
     std::fs::write(&file, "{\"version\": \"9\"}").unwrap();
-    let broken = TextTokenizer::from_dir(copy.path())
-        .unwrap_err()
-        .to_string();
+    let broken = Tokenizer::from_dir(copy.path()).unwrap_err().to_string();
     std::fs::remove_file(&file).unwrap();
-    let missing = TextTokenizer::from_dir(copy.path())
-        .unwrap_err()
-        .to_string();
+    let missing = Tokenizer::from_dir(copy.path()).unwrap_err().to_string();
     for message in [broken, missing] {
         says(&message, &["tokenizer.json"]);
     }
@@ -441,9 +437,7 @@ fn a_tokenizer_file_that_is_a_link_to_nowhere_is_not_left_out() {
         let file = copy.path().join(name);
         let _ = std::fs::remove_file(&file);
         std::os::unix::fs::symlink("../../blobs/gone", &file).unwrap();
-        let message = TextTokenizer::from_dir(copy.path())
-            .unwrap_err()
-            .to_string();
+        let message = Tokenizer::from_dir(copy.path()).unwrap_err().to_string();
         says(&message, &[name, "../../blobs/gone", "leads nowhere"]);
     }
 }

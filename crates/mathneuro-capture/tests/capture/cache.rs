@@ -1,6 +1,6 @@
 //! A cache changes when keys and values are computed, never what comes out.
 
-use mathneuro_capture::{Batch, KvCache, Logits, Model};
+use mathneuro_capture::{Batch, KvCache, LogitsToKeep, Model};
 
 use crate::common::*;
 
@@ -8,7 +8,7 @@ const LIMIT: f32 = 1e-4;
 
 fn run(model: &Model, cache: &mut KvCache, texts: &[&[u32]], slots: &[usize]) -> Vec<f32> {
     let batch = Batch::new(texts).unwrap().with_slots(slots).unwrap();
-    let logits = model.forward(&batch, Some(cache), Logits::All);
+    let logits = model.forward(&batch, Some(cache), LogitsToKeep::All);
     flat(&logits.unwrap().unwrap())
 }
 
@@ -178,7 +178,7 @@ fn norms_with_a_cache_are_those_of_the_tokens_that_were_run() {
     let mut cache = KvCache::new(&model, texts.len(), 40).unwrap();
     let batch = Batch::new(&texts).unwrap();
     model
-        .forward(&batch, Some(&mut cache), Logits::None)
+        .forward(&batch, Some(&mut cache), LogitsToKeep::None)
         .unwrap();
     same_norms(&session.finish().into_stats().unwrap(), &expected, 1e-5);
 }
@@ -190,10 +190,10 @@ fn a_full_cache_is_an_error_that_changes_nothing() {
     let mut cache = KvCache::new(&model, 1, 16).unwrap();
     let batch = Batch::new(&[&text[..10]]).unwrap();
     model
-        .forward(&batch, Some(&mut cache), Logits::None)
+        .forward(&batch, Some(&mut cache), LogitsToKeep::None)
         .unwrap();
     let batch = Batch::new(&[&text[10..]]).unwrap();
-    let error = model.forward(&batch, Some(&mut cache), Logits::None);
+    let error = model.forward(&batch, Some(&mut cache), LogitsToKeep::None);
     let message = error.unwrap_err().to_string();
     assert!(
         message.contains("10 of 16") && message.contains("7 more"),
@@ -204,6 +204,6 @@ fn a_full_cache_is_an_error_that_changes_nothing() {
         .unwrap()
         .with_slots(&[3])
         .unwrap();
-    let error = model.forward(&wrong, Some(&mut cache), Logits::None);
+    let error = model.forward(&wrong, Some(&mut cache), LogitsToKeep::None);
     assert!(error.unwrap_err().to_string().contains("slot 3"));
 }

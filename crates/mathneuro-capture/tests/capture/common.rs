@@ -3,9 +3,9 @@
 use std::path::PathBuf;
 
 use mathneuro_capture::tch::{Kind, Tensor};
-use mathneuro_capture::{Batch, LoadOptions, Logits, Model, NormRecorder};
+use mathneuro_capture::{Batch, LoadOptions, LogitsToKeep, Model, NormRecorder};
 use mathneuro_checkpoint::Checkpoint;
-use mathneuro_score::NormStats;
+use mathneuro_score::ActivationNorms;
 use safetensors::SafeTensors;
 use serde_json::Value;
 use tempfile::TempDir;
@@ -118,7 +118,12 @@ impl Golden {
 
 /// All logits of a batch, row-major.
 pub fn logits(model: &Model, batch: &Batch) -> Vec<f32> {
-    flat(&model.forward(batch, None, Logits::All).unwrap().unwrap())
+    flat(
+        &model
+            .forward(batch, None, LogitsToKeep::All)
+            .unwrap()
+            .unwrap(),
+    )
 }
 
 pub fn flat(tensor: &Tensor) -> Vec<f32> {
@@ -127,10 +132,10 @@ pub fn flat(tensor: &Tensor) -> Vec<f32> {
 }
 
 /// The norms of some batches.
-pub fn norms(model: &Model, batches: &[Batch]) -> NormStats {
+pub fn norms(model: &Model, batches: &[Batch]) -> ActivationNorms {
     let session = model.attach(NormRecorder::new(model));
     for batch in batches {
-        model.forward(batch, None, Logits::None).unwrap();
+        model.forward(batch, None, LogitsToKeep::None).unwrap();
     }
     session.finish().into_stats().unwrap()
 }
@@ -149,7 +154,7 @@ pub fn close(ours: &[f32], theirs: &[f32], limit: f32) {
 /// Every site of both, within a relative deviation; norms below 0.01 within that of 0.01 (where an activation cancels nearly
 /// all digits).
 #[track_caller]
-pub fn same_norms(ours: &NormStats, theirs: &NormStats, limit: f64) {
+pub fn same_norms(ours: &ActivationNorms, theirs: &ActivationNorms, limit: f64) {
     assert_eq!(ours.texts(), theirs.texts());
     assert_eq!(ours.sites().count(), theirs.sites().count());
     for ((site, a), (other, b)) in ours.sites().zip(theirs.sites()) {

@@ -72,7 +72,7 @@ fn norms_text_by_text_add_up_to_the_sums() {
         let by_text = model.attach(TextNormRecorder::new(&model));
         for batch in [&texts[..2], &texts[2..]] {
             let batch = Batch::new(batch).unwrap();
-            let nothing = mathneuro_capture::Logits::None;
+            let nothing = mathneuro_capture::LogitsToKeep::None;
             model.forward(&batch, None, nothing).unwrap();
         }
         let by_text = by_text.finish().into_norms();

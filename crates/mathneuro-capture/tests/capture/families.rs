@@ -1,7 +1,7 @@
 //! What families have of their own, and the forms in which their checkpoints come.
 
 use mathneuro_capture::tch::{Cuda, Kind};
-use mathneuro_capture::{Batch, KvCache, LoadOptions, Logits, Model};
+use mathneuro_capture::{Batch, KvCache, LoadOptions, LogitsToKeep, Model};
 use safetensors::Dtype;
 use serde_json::json;
 
@@ -155,7 +155,7 @@ fn the_checkpoints_own_format_is_that_of_the_embedding() {
     let model = Model::load(&copy.open(), &LoadOptions::default()).unwrap();
     assert_eq!(model.dtype(), mathneuro_capture::tch::Kind::BFloat16);
     let batch = Batch::new(&[[5u32, 6]]).unwrap();
-    assert!(model.forward(&batch, None, Logits::Last).is_ok());
+    assert!(model.forward(&batch, None, LogitsToKeep::Last).is_ok());
 }
 
 /// Logits of a text in two parts that a cache connects, and of all texts at once.
@@ -166,7 +166,7 @@ fn in_parts(model: &Model, texts: &[Vec<u32>]) -> (Vec<f32>, Vec<f32>) {
     let mut all = Vec::new();
     for part in [begin, end] {
         let batch = Batch::new(&[part]).unwrap();
-        let logits = model.forward(&batch, Some(&mut cache), Logits::All);
+        let logits = model.forward(&batch, Some(&mut cache), LogitsToKeep::All);
         all.extend(flat(&logits.unwrap().unwrap()));
     }
     (all, logits(model, &Batch::new(texts).unwrap()))
@@ -180,7 +180,7 @@ fn a_model_that_is_spread_over_devices_is_the_same_model() {
         let expected = in_parts(&whole, &texts);
         let spread = |placement: &str| {
             let options = LoadOptions::default().with_dtype(Kind::Float);
-            let options = options.with_placement(placement.parse().unwrap());
+            let options = options.with_device_map(placement.parse().unwrap());
             Model::load(&checkpoint(name), &options).unwrap()
         };
         for placement in ["cpu,cpu", "cpu=1,cpu", "cpu,cpu,cpu,cpu,cpu"] {

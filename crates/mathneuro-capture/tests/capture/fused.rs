@@ -6,7 +6,7 @@ use std::rc::Rc;
 
 use mathneuro_capture::tch::{Kind, Tensor};
 use mathneuro_capture::{
-    Batch, CaptureError, Hook, LinearInfo, LinearPart, Logits, Model, Side, WeightLayout,
+    Batch, CaptureError, Hook, LinearInfo, LinearPart, LogitsToKeep, Model, Side, WeightLayout,
 };
 use mathneuro_checkpoint::Checkpoint;
 use mathneuro_mask::ParamMask;
@@ -136,7 +136,7 @@ fn input_of(model: &Model, site: &str) -> Tensor {
     let kept = Rc::new(RefCell::new(None));
     let _session = model.attach(Keep(site.to_owned(), kept.clone()));
     let batch = Batch::new(&[[5u32, 9, 17, 4, 80, 33]]).unwrap();
-    model.forward(&batch, None, Logits::None).unwrap();
+    model.forward(&batch, None, LogitsToKeep::None).unwrap();
     kept.take().unwrap()
 }
 

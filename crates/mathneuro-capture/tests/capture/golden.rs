@@ -1,7 +1,7 @@
 //! Logits and norms against transformers in f32.
 
 use mathneuro_capture::tch::Kind;
-use mathneuro_capture::{Batch, LoadOptions, Logits, Model};
+use mathneuro_capture::{Batch, LoadOptions, LogitsToKeep, Model};
 use serde_json::json;
 
 use crate::common::*;
@@ -30,7 +30,10 @@ fn mean_log_probabilities_are_those_of_transformers() {
                 continue;
             };
             let batch = Batch::new(&[ids]).unwrap();
-            let logits = model.forward(&batch, None, Logits::All).unwrap().unwrap();
+            let logits = model
+                .forward(&batch, None, LogitsToKeep::All)
+                .unwrap()
+                .unwrap();
             let log_probs = logits.log_softmax(-1, Kind::Double);
             let sum: f64 = (1..ids.len())
                 .map(|t| log_probs.double_value(&[t as i64 - 1, i64::from(ids[t])]))
@@ -207,11 +210,19 @@ fn last_and_chosen_logits_are_rows_of_all() {
             .flat_map(|p| all[p * vocab..(p + 1) * vocab].to_vec())
             .collect()
     };
-    let last = model.forward(&batch, None, Logits::Last).unwrap().unwrap();
+    let last = model
+        .forward(&batch, None, LogitsToKeep::Last)
+        .unwrap()
+        .unwrap();
     let ends: Vec<usize> = batch.segments().iter().map(|s| s.end - 1).collect();
     close(&flat(&last), &rows(&ends), 1e-5);
     let chosen = vec![5, 0, 5];
-    let at = model.forward(&batch, None, Logits::At(chosen.clone()));
+    let at = model.forward(&batch, None, LogitsToKeep::At(chosen.clone()));
     close(&flat(&at.unwrap().unwrap()), &rows(&chosen), 1e-5);
-    assert!(model.forward(&batch, None, Logits::None).unwrap().is_none());
+    assert!(
+        model
+            .forward(&batch, None, LogitsToKeep::None)
+            .unwrap()
+            .is_none()
+    );
 }

@@ -6,7 +6,7 @@ use std::rc::Rc;
 
 use mathneuro_capture::tch::{Kind, Tensor};
 use mathneuro_capture::{
-    Batch, CaptureError, Hook, KvCache, LoadOptions, Logits, Model, NormRecorder,
+    Batch, CaptureError, Hook, KvCache, LoadOptions, LogitsToKeep, Model, NormRecorder,
 };
 
 use crate::common::*;
@@ -30,14 +30,18 @@ fn logits_with_a_recorder_are_bitwise_those_without() {
             let model = Model::load(&checkpoint(name), &options).unwrap();
             let texts = Golden::of(name).texts();
             let batch = Batch::new(&texts).unwrap();
-            for wanted in [Logits::All, Logits::Last, Logits::At(vec![40, 3])] {
+            for wanted in [
+                LogitsToKeep::All,
+                LogitsToKeep::Last,
+                LogitsToKeep::At(vec![40, 3]),
+            ] {
                 let with = |model: &Model| -> Vec<u32> {
                     let mut cache = KvCache::new(model, texts.len(), 40).unwrap();
                     let logits = model.forward(&batch, Some(&mut cache), wanted.clone());
                     let mut bits = flat(&logits.unwrap().unwrap());
                     let step: Vec<[u32; 1]> = texts.iter().map(|_| [5]).collect();
                     let step = Batch::new(&step).unwrap();
-                    let logits = model.forward(&step, Some(&mut cache), Logits::Last);
+                    let logits = model.forward(&step, Some(&mut cache), LogitsToKeep::Last);
                     bits.extend(flat(&logits.unwrap().unwrap()));
                     bits.into_iter().map(f32::to_bits).collect()
                 };
@@ -57,7 +61,7 @@ fn every_site_is_shown_once_a_pass_with_the_real_tokens() {
     let seen = Seen::default();
     let session = model.attach(Spy(seen.clone()));
     let batch = Batch::new(&Golden::of("tiny-llama").texts()).unwrap();
-    model.forward(&batch, None, Logits::None).unwrap();
+    model.forward(&batch, None, LogitsToKeep::None).unwrap();
     session.finish();
     let tokens = batch.ids().len() as i64;
     let mut expected: Vec<(String, Vec<i64>)> = Vec::new();
@@ -83,17 +87,17 @@ fn a_dropped_or_finished_session_removes_its_hook_and_no_other() {
     let kept = model.attach(Spy(first.clone()));
     {
         let _dropped = model.attach(Spy(second.clone()));
-        model.forward(&batch, None, Logits::None).unwrap();
+        model.forward(&batch, None, LogitsToKeep::None).unwrap();
     }
     let count = second.borrow().len();
     assert!(count > 0);
-    model.forward(&batch, None, Logits::None).unwrap();
+    model.forward(&batch, None, LogitsToKeep::None).unwrap();
     assert_eq!(
         (first.borrow().len(), second.borrow().len()),
         (2 * count, count)
     );
     kept.finish();
-    model.forward(&batch, None, Logits::None).unwrap();
+    model.forward(&batch, None, LogitsToKeep::None).unwrap();
     assert_eq!(first.borrow().len(), 2 * count);
 }
 
@@ -108,7 +112,7 @@ fn an_error_of_a_hook_ends_the_pass_and_keeps_the_cache() {
             _: &[Range<usize>],
         ) -> Result<(), CaptureError> {
             match site {
-                "model.layers.1.mlp.input" => Err(CaptureError::NoSuchParameter(site.to_owned())),
+                "model.layers.1.mlp.input" => Err(CaptureError::ParameterNotFound(site.to_owned())),
                 _ => Ok(()),
             }
         }
@@ -117,7 +121,7 @@ fn an_error_of_a_hook_ends_the_pass_and_keeps_the_cache() {
     let batch = Batch::new(&[[5u32, 6, 7]]).unwrap();
     let mut cache = KvCache::new(&model, 1, 8).unwrap();
     let session = model.attach(Refuses);
-    let error = model.forward(&batch, Some(&mut cache), Logits::Last);
+    let error = model.forward(&batch, Some(&mut cache), LogitsToKeep::Last);
     assert!(
         error
             .unwrap_err()
@@ -128,7 +132,7 @@ fn an_error_of_a_hook_ends_the_pass_and_keeps_the_cache() {
     drop(session);
     assert!(
         model
-            .forward(&batch, Some(&mut cache), Logits::Last)
+            .forward(&batch, Some(&mut cache), LogitsToKeep::Last)
             .is_ok()
     );
 }

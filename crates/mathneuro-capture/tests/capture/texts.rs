@@ -1,6 +1,6 @@
 //! From texts to tokens and norms.
 
-use mathneuro_capture::{Batch, CaptureError, CollectOptions, TextTokenizer, collect_norms};
+use mathneuro_capture::{Batch, CaptureError, CollectOptions, Tokenizer, collect_norms};
 use serde_json::Value;
 
 use crate::common::*;
@@ -13,7 +13,7 @@ fn ids(value: &Value) -> Vec<u32> {
 #[test]
 fn token_ids_are_those_of_the_python_tokenizer_with_one_bos_at_most() {
     for name in FIXTURES {
-        let tokenizer = TextTokenizer::from_dir(fixture(name)).unwrap();
+        let tokenizer = Tokenizer::from_dir(fixture(name)).unwrap();
         for row in Golden::of(name).json["tokenizer"].as_array().unwrap() {
             let text = row["text"].as_str().unwrap();
             let mut special = ids(&row["special"]);
@@ -39,7 +39,7 @@ fn token_ids_are_those_of_the_python_tokenizer_with_one_bos_at_most() {
 
 #[test]
 fn decoding_gives_the_words_back() {
-    let tokenizer = TextTokenizer::from_dir(fixture("tiny-llama")).unwrap();
+    let tokenizer = Tokenizer::from_dir(fixture("tiny-llama")).unwrap();
     assert_eq!(tokenizer.decode(&[1, 5, 6, 2], true).unwrap(), "w5 w6");
     assert_eq!(
         tokenizer.decode(&[1, 5, 6, 2], false).unwrap(),
@@ -50,7 +50,7 @@ fn decoding_gives_the_words_back() {
 #[test]
 fn collected_norms_are_those_of_the_texts_one_by_one() {
     let model = model("tiny-llama3");
-    let tokenizer = TextTokenizer::from_dir(fixture("tiny-llama3")).unwrap();
+    let tokenizer = Tokenizer::from_dir(fixture("tiny-llama3")).unwrap();
     let texts = ["w5 w6 w7", "w9", "w20 w21 w22 w23 w24 w25 w26", "w30 w31"];
     let one_by_one: Vec<Batch> = texts
         .iter()
@@ -73,7 +73,7 @@ fn collected_norms_are_those_of_the_texts_one_by_one() {
 fn empty_texts_are_skipped_and_long_ones_cut_and_both_are_counted() {
     // Without a BOS an empty text gives no token.
     let model = model("tiny-qwen2");
-    let tokenizer = TextTokenizer::from_dir(fixture("tiny-qwen2")).unwrap();
+    let tokenizer = Tokenizer::from_dir(fixture("tiny-qwen2")).unwrap();
     let long = "w5 ".repeat(100);
     let options = CollectOptions::default();
     let texts = ["", "w9", &long];
@@ -97,7 +97,7 @@ fn empty_texts_are_skipped_and_long_ones_cut_and_both_are_counted() {
 #[test]
 fn no_token_at_all_and_a_wish_to_stop_are_errors() {
     let model = model("tiny-qwen2");
-    let tokenizer = TextTokenizer::from_dir(fixture("tiny-qwen2")).unwrap();
+    let tokenizer = Tokenizer::from_dir(fixture("tiny-qwen2")).unwrap();
     let options = CollectOptions::default().with_batch_tokens(1);
     let none = collect_norms(&model, &tokenizer, ["", " "], &options, |_, _| true);
     assert!(matches!(none, Err(CaptureError::NoTokens(2))));

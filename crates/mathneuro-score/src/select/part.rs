@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use crate::error::{Result, ScoreError};
 use crate::lanes::{GROUP, Half, seat};
-use crate::rule::Rule;
+use crate::rule::ScoreRule;
 use crate::weights::{Element, WeightMatrix, Weights};
 
 /// The keys of infinity and of every NaN without its sign are not below this one.
@@ -31,7 +31,7 @@ impl<'a> Part<'a> {
     pub(crate) fn new(
         matrix: &WeightMatrix<'a>,
         statistics: &[&[f64]],
-        rule: Rule,
+        rule: ScoreRule,
     ) -> Result<Self> {
         let mut all = Vec::with_capacity(statistics.len());
         for norms in statistics {
@@ -44,9 +44,9 @@ impl<'a> Part<'a> {
             }
             crate::norms::check_norms(matrix.name(), norms)?;
             all.push(Factors::new(match rule {
-                Rule::WeightMagnitude => vec![1.0; norms.len()],
+                ScoreRule::WeightMagnitude => vec![1.0; norms.len()],
                 // A negative zero would give scores a sign.
-                Rule::WeightTimesNorm | Rule::ActivationNorm => {
+                ScoreRule::WeightTimesNorm | ScoreRule::ActivationNorm => {
                     norms.iter().map(|&norm| (norm as f32).abs()).collect()
                 }
             }));
@@ -56,7 +56,7 @@ impl<'a> Part<'a> {
             weights: matrix.weights(),
             cols: matrix.cols(),
             statistics: all,
-            norms_only: rule == Rule::ActivationNorm,
+            norms_only: rule == ScoreRule::ActivationNorm,
         })
     }
 
@@ -72,7 +72,7 @@ impl<'a> Part<'a> {
         for index in 0..self.len() {
             let value = self.weights.get(index).unwrap_or(f32::NAN);
             if !value.is_finite() {
-                return ScoreError::BadWeight { name, index, value };
+                return ScoreError::InvalidWeight { name, index, value };
             }
             let magnitude = if self.norms_only { 1.0 } else { value.abs() };
             if !(magnitude * factors[index % self.cols]).is_finite() {
@@ -80,7 +80,7 @@ impl<'a> Part<'a> {
             }
         }
         // Only reached if the weights changed while they were read.
-        ScoreError::BadWeight {
+        ScoreError::InvalidWeight {
             name,
             index: 0,
             value: f32::NAN,

@@ -9,7 +9,7 @@ use super::part::{INFINITE, Part};
 use super::sample::{Bracket, brackets};
 use super::scan::CHUNK;
 use super::{Options, Want, exact, select_with};
-use crate::rule::Rule;
+use crate::rule::ScoreRule;
 use crate::weights::{FloatType, WeightMatrix, Weights};
 
 const TYPES: [FloatType; 3] = [FloatType::F32, FloatType::F16, FloatType::BF16];
@@ -75,7 +75,7 @@ fn expected(part: &Part<'_>, keeps: &[usize], want: Want) -> Vec<ParamMask> {
     }
 }
 
-fn check(rows: usize, cols: usize, weights: &[f32], rule: Rule, chunks: &[usize]) {
+fn check(rows: usize, cols: usize, weights: &[f32], rule: ScoreRule, chunks: &[usize]) {
     let numel = rows * cols;
     let (a, b, c) = (norms(cols, 1), norms(cols, 2), norms(cols, 3));
     // Not in order, and one of them twice.
@@ -124,9 +124,9 @@ fn matrices_of_every_shape() {
         (40, 1000),
     ] {
         for rule in [
-            Rule::WeightTimesNorm,
-            Rule::WeightMagnitude,
-            Rule::ActivationNorm,
+            ScoreRule::WeightTimesNorm,
+            ScoreRule::WeightMagnitude,
+            ScoreRule::ActivationNorm,
         ] {
             check(
                 rows,
@@ -145,7 +145,7 @@ fn larger_than_the_sample() {
         700,
         577,
         &values(700 * 577, 11),
-        Rule::WeightTimesNorm,
+        ScoreRule::WeightTimesNorm,
         &[64 * 33, CHUNK],
     );
 }
@@ -176,7 +176,7 @@ fn inputs_made_to_break_brackets() {
             .collect(),
     ];
     for input in &inputs {
-        for rule in [Rule::WeightTimesNorm, Rule::WeightMagnitude] {
+        for rule in [ScoreRule::WeightTimesNorm, ScoreRule::WeightMagnitude] {
             check(rows, cols, input, rule, &[CHUNK]);
         }
     }
@@ -189,7 +189,7 @@ fn a_bracket_that_misses_costs_time_only() {
     let norms: Vec<Vec<f64>> = (1..3).map(|seed| norms(cols, seed)).collect();
     let norms: Vec<&[f64]> = norms.iter().map(Vec::as_slice).collect();
     let matrix = WeightMatrix::new("w", rows, cols, weights.as_slice().into()).unwrap();
-    let part = Part::new(&matrix, &norms, Rule::WeightTimesNorm).unwrap();
+    let part = Part::new(&matrix, &norms, ScoreRule::WeightTimesNorm).unwrap();
     let keeps = [1, 50, 500];
     let options = Options {
         isa: Isa::active(),
@@ -227,7 +227,7 @@ fn brackets_hold_their_thresholds_and_little_else() {
     let weights = Weights::from_bytes(FloatType::BF16, &bytes).unwrap();
     let matrix = WeightMatrix::new("w", rows, cols, weights).unwrap();
     let norms = norms(cols, 1);
-    let part = Part::new(&matrix, &[&norms], Rule::WeightTimesNorm).unwrap();
+    let part = Part::new(&matrix, &[&norms], ScoreRule::WeightTimesNorm).unwrap();
     let mut keys = Vec::new();
     part.visit::<crate::weights::BF16>(0, 0..numel, |_, key| keys.push(key));
     keys.sort_unstable_by(|a, b| b.cmp(a));
@@ -271,7 +271,7 @@ fn columns_that_weigh_more_do_not_mislead_the_sample() {
         let blocks: Vec<f64> = (0..cols)
             .map(|i| [1.0, 9.0, 3.0, 0.2][i / 64 % 4])
             .collect();
-        let part = Part::new(&matrix, &[&single, &blocks], Rule::WeightTimesNorm).unwrap();
+        let part = Part::new(&matrix, &[&single, &blocks], ScoreRule::WeightTimesNorm).unwrap();
         let keeps = [0.0001, 0.001, 0.01, 0.05, 0.15, 0.4].map(|k| (numel as f64 * k) as usize);
         let found = brackets(std::slice::from_ref(&part), &keeps);
         for (statistic, found) in found.iter().enumerate() {
@@ -304,6 +304,6 @@ proptest! {
             .iter()
             .map(|v| (v * few as f32 * 50.0).round() / few as f32)
             .collect();
-        check(rows, cols, &weights, Rule::WeightTimesNorm, &[128]);
+        check(rows, cols, &weights, ScoreRule::WeightTimesNorm, &[128]);
     }
 }
