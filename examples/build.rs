@@ -1,4 +1,4 @@
-//! Lets this package's tests find libtorch by rpath, with no environment variable set.
+//! Lets the examples find libtorch by rpath, with no environment variable set.
 
 fn main() {
     // torch-sys says where it found libtorch; only its direct dependents are told.

@@ -7,7 +7,7 @@
 use std::path::PathBuf;
 
 use clap::Parser;
-use mathneuro_examples::compare;
+use mathneuro_experiment::compare;
 
 /// The paired difference of two runs over the same items, per metric, with its 95 % interval and McNemar's p-value
 #[derive(Debug, Parser)]

@@ -5,7 +5,7 @@
 //! ```
 
 use clap::Parser;
-use mathneuro_examples::{args::Evaluation, evaluate, interrupt::Interrupt};
+use mathneuro_experiment::{args::Evaluation, evaluate, interrupt::Interrupt};
 
 /// Measure a model: accuracies and perplexities with intervals, and every sample
 #[derive(Debug, Parser)]

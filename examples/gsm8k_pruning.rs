@@ -6,7 +6,7 @@
 
 use clap::Parser;
 use mathneuro_core::Operation;
-use mathneuro_examples::{args::Common, experiment, interrupt::Interrupt};
+use mathneuro_experiment::{args::Common, experiment, interrupt::Interrupt};
 
 /// Prune isolated parameters and a random control of the same size; GSM8K, RACE, MMLU and perplexity before and after
 #[derive(Debug, Parser)]

@@ -20,7 +20,7 @@ use mathneuro_core::{
     Checkpoint, ComparisonGroup, MaskSet, ScoreRule, draw_with_replacement,
     draw_without_replacement, isolate_reference_bf16, weight_matrix,
 };
-use mathneuro_examples::{check, interrupt::Interrupt, progress, sources::Sources};
+use mathneuro_experiment::{check, interrupt::Interrupt, progress, sources::Sources};
 
 /// Jaccard of the isolated sets by the formula (f32 model, f64 sums) and by the authors' arithmetic (bf16 model, norms,
 /// products and sums), for growing numbers of texts

@@ -7,10 +7,10 @@ use std::path::{Path, PathBuf};
 
 use clap::Parser;
 use mathneuro_core::{Operation, load_masks, load_norms};
-use mathneuro_examples::args::Common;
-use mathneuro_examples::evaluate;
-use mathneuro_examples::experiment::run;
-use mathneuro_examples::interrupt::Interrupt;
+use mathneuro_experiment::args::Common;
+use mathneuro_experiment::evaluate;
+use mathneuro_experiment::experiment::run;
+use mathneuro_experiment::interrupt::Interrupt;
 use serde_json::Value;
 
 #[derive(Parser)]
@@ -21,7 +21,7 @@ struct Args {
 
 fn workspace(path: &str) -> String {
     Path::new(env!("CARGO_MANIFEST_DIR"))
-        .join("..")
+        .join("../..")
         .join(path)
         .display()
         .to_string()

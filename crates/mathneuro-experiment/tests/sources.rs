@@ -7,13 +7,15 @@ use std::path::Path;
 
 use mathneuro_core::Checkpoint;
 use mathneuro_core::hub::{Hub, HubOptions, Purpose};
-use mathneuro_examples::interrupt::Interrupt;
-use mathneuro_examples::sources::Sources;
+use mathneuro_experiment::interrupt::Interrupt;
+use mathneuro_experiment::sources::Sources;
 
 const COMMIT: &str = "0123456789abcdef0123456789abcdef01234567";
 
 fn workspace(path: &str) -> std::path::PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join(path)
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("../..")
+        .join(path)
 }
 
 /// A cache as Windows has it, with files in place of links.
