@@ -1,9 +1,10 @@
 //! A Hugging Face folder as one set of named tensors.
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
 
 use safetensors::tensor::Dtype;
 use serde_json::Value;
@@ -16,9 +17,14 @@ use crate::shard::Shard;
 /// An opened checkpoint: configuration and memory-mapped tensors.
 ///
 /// Nothing is read into memory before it is asked for; pages that were read can be dropped again by the system, so a
-/// checkpoint may be larger than memory. Files must not be changed in place while a checkpoint is open.
-#[derive(Debug)]
+/// checkpoint may be larger than memory. Files must not be changed in place while a checkpoint is open. Clones share
+/// the mapping and the fingerprint once it is computed, and cost nothing.
+#[derive(Clone)]
 pub struct Checkpoint {
+    inner: Arc<Inner>,
+}
+
+struct Inner {
     dir: PathBuf,
     config: Value,
     shards: Vec<Shard>,
@@ -26,7 +32,6 @@ pub struct Checkpoint {
     fingerprint: OnceLock<String>,
 }
 
-#[derive(Debug)]
 struct Entry {
     shard: usize,
     dtype: Dtype,
@@ -149,33 +154,36 @@ impl Checkpoint {
         }
         let config = folder::read_config(dir)?;
         check_not_quantised(dir, &config, &tensors)?;
-        Ok(Self {
+        let inner = Inner {
             dir: dir.to_owned(),
             config,
             shards,
             tensors,
             fingerprint: OnceLock::new(),
+        };
+        Ok(Self {
+            inner: Arc::new(inner),
         })
     }
 
     /// The folder.
     pub fn dir(&self) -> &Path {
-        &self.dir
+        &self.inner.dir
     }
 
     /// The contents of `config.json`.
     pub fn config(&self) -> &Value {
-        &self.config
+        &self.inner.config
     }
 
     /// The names of all tensors, in order.
     pub fn names(&self) -> impl Iterator<Item = &str> {
-        self.tensors.keys().map(String::as_str)
+        self.inner.tensors.keys().map(String::as_str)
     }
 
     /// Whether there is a tensor of this name.
     pub fn contains(&self, name: &str) -> bool {
-        self.tensors.contains_key(name)
+        self.inner.tensors.contains_key(name)
     }
 
     /// A tensor, without copying it.
@@ -183,15 +191,20 @@ impl Checkpoint {
     /// # Errors
     /// [`CheckpointError::TensorNotFound`].
     pub fn tensor(&self, name: &str) -> Result<TensorView<'_>> {
-        let (name, entry) =
-            self.tensors
-                .get_key_value(name)
-                .ok_or_else(|| CheckpointError::TensorNotFound {
-                    name: name.to_owned(),
-                    path: self.dir.clone(),
-                    count: self.tensors.len(),
-                    example: self.tensors.keys().next().cloned().unwrap_or_default(),
-                })?;
+        let (name, entry) = self.inner.tensors.get_key_value(name).ok_or_else(|| {
+            CheckpointError::TensorNotFound {
+                name: name.to_owned(),
+                path: self.inner.dir.clone(),
+                count: self.inner.tensors.len(),
+                example: self
+                    .inner
+                    .tensors
+                    .keys()
+                    .next()
+                    .cloned()
+                    .unwrap_or_default(),
+            }
+        })?;
         Ok(self.view(name, entry))
     }
 
@@ -200,7 +213,7 @@ impl Checkpoint {
             name,
             dtype: entry.dtype,
             shape: &entry.shape,
-            bytes: &self.shards[entry.shard].bytes()[entry.range.clone()],
+            bytes: &self.inner.shards[entry.shard].bytes()[entry.range.clone()],
         }
     }
 
@@ -208,14 +221,14 @@ impl Checkpoint {
     /// the process's own until then. Views stay valid, and the next reader has the bytes from the file again. A name that
     /// is not there, or a system without such a call, is no error.
     pub fn release(&self, name: &str) {
-        if let Some(entry) = self.tensors.get(name) {
-            self.shards[entry.shard].release(entry.range.clone());
+        if let Some(entry) = self.inner.tensors.get(name) {
+            self.inner.shards[entry.shard].release(entry.range.clone());
         }
     }
 
     /// The mapped files.
     pub fn shards(&self) -> &[Shard] {
-        &self.shards
+        &self.inner.shards
     }
 
     /// The tensors of one shard with their byte ranges in its file, in order of position.
@@ -223,7 +236,7 @@ impl Checkpoint {
         &self,
         shard: usize,
     ) -> impl Iterator<Item = (TensorView<'_>, Range<usize>)> {
-        let shard = &self.shards[shard];
+        let shard = &self.inner.shards[shard];
         shard.tensors().iter().map(|info| {
             let view = TensorView {
                 name: &info.name,
@@ -238,7 +251,11 @@ impl Checkpoint {
     /// Bytes of all tensors.
     pub fn total_bytes(&self) -> usize {
         // Each file was checked to be as long as its tensors, so the sum fits.
-        self.tensors.values().map(|entry| entry.range.len()).sum()
+        self.inner
+            .tensors
+            .values()
+            .map(|entry| entry.range.len())
+            .sum()
     }
 
     /// What identifies the weights: `sha256:` and the SHA-256 over all tensors in order of name, each as its name, a
@@ -248,24 +265,24 @@ impl Checkpoint {
     /// # Errors
     /// [`CheckpointError::Io`] when a file cannot be read any more, for example since it was cut short.
     pub fn fingerprint(&self) -> Result<&str> {
-        if self.fingerprint.get().is_none() {
+        if self.inner.fingerprint.get().is_none() {
             let computed = self.hash()?;
-            return Ok(self.fingerprint.get_or_init(|| computed));
+            return Ok(self.inner.fingerprint.get_or_init(|| computed));
         }
-        Ok(self.fingerprint.get().map_or("", String::as_str))
+        Ok(self.inner.fingerprint.get().map_or("", String::as_str))
     }
 
     fn hash(&self) -> Result<String> {
         const PIECE: usize = 1 << 20;
         let mut hash = Sha256::new();
         let mut buffer = vec![0; PIECE];
-        for (name, entry) in &self.tensors {
+        for (name, entry) in &self.inner.tensors {
             hash.update(name.as_bytes());
             hash.update([0]);
             let Range { mut start, end } = entry.range;
             while start < end {
                 let piece = &mut buffer[..PIECE.min(end - start)];
-                self.shards[entry.shard].read(start, piece)?;
+                self.inner.shards[entry.shard].read(start, piece)?;
                 hash.update(&*piece);
                 start += piece.len();
             }
@@ -276,6 +293,15 @@ impl Checkpoint {
             .map(|byte| format!("{byte:02x}"))
             .collect();
         Ok(format!("sha256:{hex}"))
+    }
+}
+
+impl fmt::Debug for Checkpoint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Checkpoint")
+            .field("dir", &self.inner.dir)
+            .field("tensors", &self.inner.tensors.len())
+            .finish_non_exhaustive()
     }
 }
 

@@ -854,3 +854,20 @@ fn released_tensors_take_no_memory_and_views_of_them_stay_valid() {
     assert!(mapped(dir.path()) <= 64, "{} kB", mapped(dir.path()));
     assert_eq!(view.bytes(), large[0].3);
 }
+
+#[test]
+fn clones_share_the_mapping_and_the_fingerprint() {
+    let dir = tempdir().unwrap();
+    single(dir.path(), &[("a.weight", "BF16", vec![2], bytes(4, 3))]);
+    let checkpoint = Checkpoint::open(dir.path()).unwrap();
+    let clone = checkpoint.clone();
+    let computed = clone.fingerprint().unwrap();
+    assert!(std::ptr::eq(checkpoint.fingerprint().unwrap(), computed));
+    let bytes = |checkpoint: &Checkpoint| checkpoint.tensor("a.weight").unwrap().bytes().as_ptr();
+    assert_eq!(bytes(&checkpoint), bytes(&clone));
+    drop(checkpoint);
+    assert_eq!(clone.tensor("a.weight").unwrap().shape(), [2]);
+    // Short: an operation that holds a checkpoint is shown in messages.
+    let shown = format!("{clone:?}");
+    assert!(shown.contains("tensors: 1") && shown.len() < 200, "{shown}");
+}
