@@ -2,9 +2,12 @@
 
 #![allow(clippy::unwrap_used)] // A test's helper may panic as the test itself may.
 
+use std::ops::ControlFlow;
+
 use mathneuro_core::Checkpoint;
 use mathneuro_core::capture::tch::Kind;
 use mathneuro_core::capture::{Batch, LoadOptions, LogitsToKeep, Model, Tokenizer};
+use mathneuro_core::checkpoint::Interrupted;
 use mathneuro_core::eval::{
     Engine, EvalError, FinishReason, GenerateOptions, LogLikelihoodRequest, Meter, Sampling,
 };
@@ -67,8 +70,8 @@ fn greedy(model: &Model, tokenizer: &Tokenizer, prompt: &str, limit: usize) -> V
     ids.split_off(start)
 }
 
-fn quiet(_: usize, _: usize) -> bool {
-    true
+fn quiet(_: usize, _: usize) -> ControlFlow<()> {
+    ControlFlow::Continue(())
 }
 
 #[test]
@@ -85,7 +88,7 @@ fn answers_do_not_depend_on_the_batch() {
                 .with_max_new_tokens(20)
                 .with_batch_size(batch);
             let engine = Engine::new(&model, &tokenizer);
-            let found = engine.generate(&prompts(), &options, &mut quiet).unwrap();
+            let found = engine.generate(&prompts(), &options, quiet).unwrap();
             let ids: Vec<Vec<u32>> = found.iter().map(|answer| answer.ids.clone()).collect();
             assert_eq!(ids, expected, "{name}, batch {batch:?}");
         }
@@ -98,18 +101,18 @@ fn a_stop_string_ends_an_answer_and_is_not_part_of_it() {
     let engine = Engine::new(&model, &tokenizer);
     let prompt = &prompts()[..1];
     let free = GenerateOptions::default().with_max_new_tokens(12);
-    let whole = &engine.generate(prompt, &free, &mut quiet).unwrap()[0];
+    let whole = &engine.generate(prompt, &free, quiet).unwrap()[0];
     assert_eq!(whole.reason, FinishReason::Length);
     // A piece of the answer that begins in one token and ends in another.
     let stop = &whole.text[4..whole.text.len() / 2];
     let options = free.clone().with_stop([stop, "never", ""]);
-    let cut = &engine.generate(prompt, &options, &mut quiet).unwrap()[0];
+    let cut = &engine.generate(prompt, &options, quiet).unwrap()[0];
     assert_eq!(cut.reason, FinishReason::Stop);
     assert_eq!(cut.text, whole.text[..whole.text.find(stop).unwrap()]);
     assert!(cut.ids.len() < whole.ids.len());
     let unreached = free.with_stop(["never"]);
     assert_eq!(
-        &engine.generate(prompt, &unreached, &mut quiet).unwrap()[0],
+        &engine.generate(prompt, &unreached, quiet).unwrap()[0],
         whole
     );
 }
@@ -137,7 +140,7 @@ fn log_likelihoods_are_those_of_the_whole_text() {
             })
             .collect();
         let found = Engine::new(&model, &tokenizer)
-            .loglikelihood(&items, &mut quiet)
+            .loglikelihood(&items, quiet)
             .unwrap();
         for (item, scores) in items.iter().zip(&found.items) {
             for (continuation, score) in item.continuations.iter().zip(scores) {
@@ -177,7 +180,7 @@ fn a_long_context_is_cut_from_the_left_and_counted() {
     let long = item(words((0..90).map(|n| 10 + n % 80)));
     let fitting = item(words((26..90).map(|n| 10 + n % 80)));
     let found = Engine::new(&model, &tokenizer)
-        .loglikelihood(&[long, fitting], &mut quiet)
+        .loglikelihood(&[long, fitting], quiet)
         .unwrap();
     assert_eq!(found.truncated, 1);
     assert!((found.items[0][0].sum - found.items[1][0].sum).abs() < 1e-6);
@@ -188,7 +191,7 @@ fn perplexity_is_the_mean_over_windows() {
     let (model, tokenizer) = load("tiny-qwen2");
     let text = words((0..100).map(|n| 3 + (n * n) % 90));
     let found = Engine::new(&model, &tokenizer)
-        .perplexity(&text, &mut quiet)
+        .perplexity(&text, quiet)
         .unwrap();
     let begin = tokenizer
         .bos()
@@ -215,7 +218,7 @@ fn what_the_engine_refuses() {
     let options = GenerateOptions::default().with_max_new_tokens(10);
     let long = words((0..60).map(|n| 3 + n));
     let error = engine
-        .generate(&["w5", &long], &options, &mut quiet)
+        .generate(&["w5", &long], &options, quiet)
         .unwrap_err();
     assert!(matches!(
         error,
@@ -227,37 +230,30 @@ fn what_the_engine_refuses() {
         }
     ));
     assert!(matches!(
-        engine.generate(&[""], &options, &mut quiet),
+        engine.generate(&[""], &options, quiet),
         Err(EvalError::NoTokens(_))
     ));
     let none: [&str; 0] = [];
-    assert!(
-        engine
-            .generate(&none, &options, &mut quiet)
-            .unwrap()
-            .is_empty()
-    );
+    assert!(engine.generate(&none, &options, quiet).unwrap().is_empty());
     let zero = options.clone().with_batch_size(0);
     assert!(matches!(
-        engine.generate(&["w5"], &zero, &mut quiet),
+        engine.generate(&["w5"], &zero, quiet),
         Err(EvalError::TooSmall { .. })
     ));
-    let stopped = engine.generate(
-        &["w5", "w6 w7"],
-        &options.with_batch_size(1),
-        &mut |_, _| false,
-    );
+    let stopped = engine.generate(&["w5", "w6 w7"], &options.with_batch_size(1), |_, _| {
+        ControlFlow::Break(())
+    });
     assert!(matches!(
         stopped,
-        Err(EvalError::Interrupted { done: 1, total: 2 })
+        Err(EvalError::Interrupted(Interrupted { done: 1, total: 2 }))
     ));
     assert!(matches!(
-        engine.perplexity("", &mut quiet),
+        engine.perplexity("", quiet),
         Err(EvalError::FewTokens(0))
     ));
     // One loss has no spread, so its interval would have no width.
     assert!(matches!(
-        engine.perplexity("w5", &mut quiet),
+        engine.perplexity("w5", quiet),
         Err(EvalError::FewTokens(1))
     ));
     let nothing = LogLikelihoodRequest {
@@ -265,7 +261,7 @@ fn what_the_engine_refuses() {
         continuations: vec![String::new()],
     };
     assert!(matches!(
-        engine.loglikelihood(&[nothing], &mut quiet),
+        engine.loglikelihood(&[nothing], quiet),
         Err(EvalError::NoTokens(_))
     ));
 }
@@ -286,10 +282,8 @@ fn known_answers_are_not_asked_again_and_an_interrupted_run_goes_on() {
             continuations: vec![" w3".to_owned(), " w4 w5".to_owned()],
         })
         .collect();
-    let expected = plain
-        .generate(&prompts, &options, &mut |_, _| true)
-        .unwrap();
-    let scores = plain.loglikelihood(&items, &mut |_, _| true).unwrap().items;
+    let expected = plain.generate(&prompts, &options, quiet).unwrap();
+    let scores = plain.loglikelihood(&items, quiet).unwrap().items;
 
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("answers.jsonl");
@@ -299,10 +293,13 @@ fn known_answers_are_not_asked_again_and_an_interrupted_run_goes_on() {
         let engine = plain.with_answers(&answers);
         let mut stop = |done: usize, _| {
             reached = done;
-            done < 3
+            match done < 3 {
+                true => ControlFlow::Continue(()),
+                false => ControlFlow::Break(()),
+            }
         };
         let stopped = engine.generate(&prompts, &options, &mut stop);
-        assert!(matches!(stopped, Err(EvalError::Interrupted { .. })));
+        assert!(matches!(stopped, Err(EvalError::Interrupted(_))));
     }
     let answers = ResponseCache::open(&path, "tiny-llama").unwrap();
     assert_eq!(answers.len(), reached);
@@ -310,22 +307,16 @@ fn known_answers_are_not_asked_again_and_an_interrupted_run_goes_on() {
     let mut first = None;
     let mut watch = |done, total| {
         first.get_or_insert((done, total));
-        true
+        ControlFlow::Continue(())
     };
     let found = engine.generate(&prompts, &options, &mut watch).unwrap();
     assert_eq!(found, expected);
     assert!(first.unwrap().0 > reached, "{first:?} after {reached}");
-    assert_eq!(
-        engine
-            .loglikelihood(&items, &mut |_, _| true)
-            .unwrap()
-            .items,
-        scores
-    );
+    assert_eq!(engine.loglikelihood(&items, quiet).unwrap().items, scores);
 
     // Everything is known now: not even a stop is asked for, and the file does not grow.
     let bytes = std::fs::read(&path).unwrap();
-    let never = &mut |_, _| panic!("nothing is left to do");
+    let never = |_: usize, _: usize| -> ControlFlow<()> { panic!("nothing is left to do") };
     assert_eq!(
         engine.generate(&prompts, &options, never).unwrap(),
         expected
@@ -334,9 +325,7 @@ fn known_answers_are_not_asked_again_and_an_interrupted_run_goes_on() {
     assert_eq!(std::fs::read(&path).unwrap(), bytes);
     // Other options are another question.
     let longer = options.with_max_new_tokens(7);
-    let found = engine
-        .generate(&prompts, &longer, &mut |_, _| true)
-        .unwrap();
+    let found = engine.generate(&prompts, &longer, quiet).unwrap();
     assert!(found.iter().any(|answer| answer.ids.len() == 7));
 }
 
@@ -349,7 +338,7 @@ fn samples_follow_the_seed_and_not_the_batch() {
             .with_max_new_tokens(12)
             .with_batch_size(batch)
             .with_sampling(sampling);
-        let found = engine.generate(&prompts(), &options, &mut quiet).unwrap();
+        let found = engine.generate(&prompts(), &options, quiet).unwrap();
         found.into_iter().map(|answer| answer.ids).collect()
     };
     let warm = Sampling::new(1.0).with_seed(7);
@@ -373,7 +362,7 @@ fn samples_follow_the_seed_and_not_the_batch() {
         ),
     ] {
         let options = GenerateOptions::default().with_sampling(sampling);
-        let error = engine.generate(&prompts(), &options, &mut quiet);
+        let error = engine.generate(&prompts(), &options, quiet);
         let error = error.unwrap_err().to_string();
         assert!(error.contains(expected), "{error}");
     }
@@ -385,7 +374,7 @@ fn a_meter_counts_every_token_once() {
     let meter = Meter::new();
     let engine = Engine::new(&model, &tokenizer).with_meter(&meter);
     let options = GenerateOptions::default().with_max_new_tokens(5);
-    let found = engine.generate(&prompts(), &options, &mut quiet).unwrap();
+    let found = engine.generate(&prompts(), &options, quiet).unwrap();
     let prompt: usize = found.iter().map(|answer| answer.prompt_tokens).sum();
     let answers: usize = found.iter().map(|answer| answer.ids.len()).sum();
     // The ten words that all seven begin with are run once; the first new token comes with the prompt.
@@ -402,7 +391,7 @@ fn a_meter_counts_every_token_once() {
         .collect();
     let meter = Meter::new();
     let engine = Engine::new(&model, &tokenizer).with_meter(&meter);
-    engine.loglikelihood(&items, &mut quiet).unwrap();
+    engine.loglikelihood(&items, quiet).unwrap();
     assert_eq!(
         (meter.prefill().passes, meter.prefill().tokens),
         (2, 40 + 9 * 2)

@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used)] // A test's helper may panic as the test itself may.
 
+use std::ops::ControlFlow;
 use std::path::Path;
 
 use mathneuro_core::Checkpoint;
@@ -65,7 +66,7 @@ fn log_likelihoods_of_twenty_items() {
         .collect();
     assert_eq!(items.len(), 20);
     let found = Engine::new(&model, &tokenizer)
-        .loglikelihood(&items, &mut |_, _| true)
+        .loglikelihood(&items, |_, _| ControlFlow::Continue(()))
         .unwrap();
     assert_eq!(found.truncated, 0);
     for (item, scores) in expected.iter().zip(&found.items) {
@@ -114,7 +115,7 @@ fn five_gsm8k_answers_token_for_token() {
         .with_stop(expected["until"].as_array().unwrap().iter().map(text))
         .with_batch_size(3);
     let found = Engine::new(&model, &tokenizer)
-        .generate(&prompts, &options, &mut |_, _| true)
+        .generate(&prompts, &options, |_, _| ControlFlow::Continue(()))
         .unwrap();
     for (item, ours) in items.iter().zip(&found) {
         let theirs: Vec<u32> = item["out_ids"]

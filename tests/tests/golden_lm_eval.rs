@@ -3,6 +3,7 @@
 
 #![allow(clippy::unwrap_used)] // A test's helper may panic as the test itself may.
 
+use std::ops::ControlFlow;
 use std::path::Path;
 
 use mathneuro_core::Checkpoint;
@@ -64,7 +65,9 @@ fn tasks_find_what_the_harness_finds() {
         let task = task.subset(&rows.collect::<Vec<_>>());
         let version = expected["task_versions"][name].as_f64().unwrap();
         assert_eq!(f64::from(task.version()), version, "{name}");
-        let found = task.run(&engine, &options, &mut |_, _| true).unwrap();
+        let found = task
+            .run(&engine, &options, |_, _| ControlFlow::Continue(()))
+            .unwrap();
         assert_eq!(found.samples.len(), items.len());
         for (sample, item) in found.samples.iter().zip(items) {
             compare(name, sample, item);
@@ -83,7 +86,9 @@ fn tasks_find_what_the_harness_finds() {
     for (file, metrics) in texts {
         let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join(file);
         let task = Task::builtin("perplexity", &file).unwrap();
-        let found = task.run(&engine, &options, &mut |_, _| true).unwrap();
+        let found = task
+            .run(&engine, &options, |_, _| ControlFlow::Continue(()))
+            .unwrap();
         for (metric, value) in metrics.as_object().unwrap() {
             let (ours, theirs) = (found.metrics[metric].value, value.as_f64().unwrap());
             assert!(

@@ -2,6 +2,8 @@
 
 #![allow(clippy::unwrap_used)] // A test's helper may panic as the test itself may.
 
+use std::ops::ControlFlow;
+
 use mathneuro_core::Checkpoint;
 use mathneuro_core::capture::tch::Kind;
 use mathneuro_core::capture::{LoadOptions, Model, Tokenizer};
@@ -32,7 +34,9 @@ fn task(file: &str, documents: Vec<Value>) -> Task {
 fn run(task: &Task, new: usize) -> Result<TaskResult, EvalError> {
     let (model, tokenizer) = load();
     let options = TaskOptions::default().with_max_new_tokens(new);
-    task.run(&Engine::new(&model, &tokenizer), &options, &mut |_, _| true)
+    task.run(&Engine::new(&model, &tokenizer), &options, |_, _| {
+        ControlFlow::Continue(())
+    })
 }
 
 const ASKED: &str = "name = 'a'\nversion = 1\nkind = 'generate'\nprompt = '{{ q }}'\ntarget = '{{ a }}'\nstop = ['never']";
@@ -101,7 +105,7 @@ fn choices_are_scored_by_sum_by_characters_and_by_bytes() {
         })
         .collect();
     let scores = Engine::new(&model, &tokenizer)
-        .loglikelihood(&items, &mut |_, _| true)
+        .loglikelihood(&items, |_, _| ControlFlow::Continue(()))
         .unwrap();
     let right = |norm: fn(&str) -> f64| {
         let best = scores.items.iter().filter(|item| {
@@ -146,13 +150,17 @@ fn winogrande_scores_what_follows_the_blank() {
         .unwrap();
     let engine = Engine::new(&model, &tokenizer);
     let found = task
-        .run(&engine, &TaskOptions::default(), &mut |_, _| true)
+        .run(&engine, &TaskOptions::default(), |_, _| {
+            ControlFlow::Continue(())
+        })
         .unwrap();
     let items = ["w10 w20", "w10 w30"].map(|context| LogLikelihoodRequest {
         context: context.to_owned(),
         continuations: vec![" w12 w13".to_owned()],
     });
-    let scores = engine.loglikelihood(&items, &mut |_, _| true).unwrap();
+    let scores = engine
+        .loglikelihood(&items, |_, _| ControlFlow::Continue(()))
+        .unwrap();
     let sums: Vec<f64> = scores.items.iter().map(|item| item[0].sum).collect();
     assert_eq!(found.samples[0]["loglikelihoods"], json!(sums));
     assert_eq!(found.samples[0]["target"], 1);
@@ -207,7 +215,9 @@ fn arithmetic_is_right_where_greedy_decoding_is() {
     let options = TaskOptions::default().with_max_new_tokens(3);
     let prompt = words(3..9);
     let asked = task(ASKED, vec![json!({"q": prompt, "a": "x"})]);
-    let generated = asked.run(&engine, &options, &mut |_, _| true).unwrap();
+    let generated = asked
+        .run(&engine, &options, |_, _| ControlFlow::Continue(()))
+        .unwrap();
     let answer = generated.samples[0]["output"]
         .as_str()
         .unwrap()
@@ -220,7 +230,9 @@ fn arithmetic_is_right_where_greedy_decoding_is() {
             json!({"q": prompt, "a": "w5 w5 w5"}),
         ],
     );
-    let found = task.run(&engine, &options, &mut |_, _| true).unwrap();
+    let found = task
+        .run(&engine, &options, |_, _| ControlFlow::Continue(()))
+        .unwrap();
     assert_eq!(found.samples[0]["acc"], true, "{answer}");
     assert_eq!(found.samples[1]["acc"], false);
 }

@@ -1,11 +1,14 @@
 //! What generation and log-likelihood share.
 
+use std::ops::ControlFlow;
+
 use mathneuro_capture::{Batch, KvCache, LogitsToKeep, Model, Tokenizer};
+use mathneuro_checkpoint::Interrupted;
 use serde::{Serialize, de::DeserializeOwned};
 use tch::Tensor;
 
 use crate::answers::ResponseCache;
-use crate::error::{EvalError, Result};
+use crate::error::Result;
 use crate::meter::{Meter, Pass};
 
 /// A model with its tokenizer, ready to answer requests.
@@ -32,8 +35,8 @@ impl<T> Default for Known<T> {
     }
 }
 
-/// Is told after each batch how many requests are done and how many there are; answering `false` stops the work.
-pub type Progress<'p> = &'p mut dyn FnMut(usize, usize) -> bool;
+/// Is told after each batch how many requests are done and how many there are; `Break` stops the work.
+pub(crate) type Progress<'p> = &'p mut dyn FnMut(usize, usize) -> ControlFlow<()>;
 
 impl<'m> Engine<'m> {
     /// An engine on this model.
@@ -107,10 +110,10 @@ impl<'m> Engine<'m> {
 }
 
 pub(crate) fn report(progress: Progress<'_>, done: usize, total: usize) -> Result<()> {
-    if progress(done, total) || done == total {
-        return Ok(());
+    if progress(done, total).is_break() && done < total {
+        return Err(Interrupted { done, total }.into());
     }
-    Err(EvalError::Interrupted { done, total })
+    Ok(())
 }
 
 /// The length of the longest common prefix of all sequences; 0 for none.

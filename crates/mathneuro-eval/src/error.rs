@@ -165,13 +165,8 @@ pub enum EvalError {
         range: &'static str,
     },
     /// The progress callback asked to stop.
-    #[error("stopped after {done} of {total}")]
-    Interrupted {
-        /// Requests done.
-        done: usize,
-        /// Requests in all.
-        total: usize,
-    },
+    #[error(transparent)]
+    Interrupted(#[from] mathneuro_checkpoint::Interrupted),
     /// Two runs that are not over the same items.
     #[error("paired results need the same items: {left} and {right} were given")]
     NotPaired {
@@ -186,6 +181,13 @@ pub enum EvalError {
     /// libtorch failed.
     #[error("libtorch: {0}")]
     Torch(#[from] tch::TchError),
+}
+
+impl EvalError {
+    /// Whether the caller stopped the work, rather than something failing.
+    pub fn is_interrupted(&self) -> bool {
+        matches!(self, Self::Interrupted(_))
+    }
 }
 
 /// Results of this crate.

@@ -2,6 +2,7 @@
 //! sequence's place given to the next prompt at once.
 
 use std::collections::VecDeque;
+use std::ops::ControlFlow;
 
 use mathneuro_capture::{Batch, KvCache, LogitsToKeep, Model};
 use serde::{Deserialize, Serialize};
@@ -117,7 +118,7 @@ impl Engine<'_> {
         &self,
         prompts: &[T],
         options: &GenerateOptions,
-        progress: Progress<'_>,
+        mut progress: impl FnMut(usize, usize) -> ControlFlow<()>,
     ) -> Result<Vec<Generation>> {
         for (name, found) in [
             ("batch_size", options.batch_size),

@@ -1,6 +1,8 @@
 //! Evaluation: tasks, generation, log-likelihoods, graders, and the uncertainty of it all.
 //!
 //! ```no_run
+//! use std::ops::ControlFlow;
+//!
 //! use mathneuro_capture::{LoadOptions, Model, Tokenizer};
 //! use mathneuro_eval::{Engine, Task, TaskOptions};
 //!
@@ -9,7 +11,7 @@
 //! let model = Model::load(&checkpoint, &LoadOptions::default())?;
 //! let tokenizer = Tokenizer::from_dir(checkpoint.dir())?;
 //! let task = Task::gsm8k_cot("gsm8k_test.jsonl".as_ref())?;
-//! let found = task.run(&Engine::new(&model, &tokenizer), &TaskOptions::default(), &mut |_, _| true)?;
+//! let found = task.run(&Engine::new(&model, &tokenizer), &TaskOptions::default(), |_, _| ControlFlow::Continue(()))?;
 //! let strict = &found.metrics["exact_match,strict-match"];
 //! println!("{:.1} % +- {:.1}", 100.0 * strict.value, 100.0 * strict.stderr);
 //! # Ok(())
@@ -60,7 +62,7 @@ pub use definition::TaskDefinition;
 pub use documents::{
     Choice, Passage, Problem, calibration_text, calibration_texts, read_documents,
 };
-pub use engine::{Engine, Progress};
+pub use engine::Engine;
 pub use error::{EvalError, Result};
 pub use generate::{FinishReason, GenerateOptions, Generation};
 pub use loglik::{LogLikelihood, LogLikelihoodRequest, LogLikelihoods};

@@ -1,11 +1,13 @@
 //! Summed log-likelihoods of continuations. A context is computed once for all of its continuations, and what many contexts
 //! begin with (worked examples) once for all of them.
 
+use std::ops::ControlFlow;
+
 use mathneuro_capture::{Batch, KvCache, LogitsToKeep};
 use serde::{Deserialize, Serialize};
 use tch::{Kind, Tensor};
 
-use crate::engine::{Engine, Progress, common_prefix, report};
+use crate::engine::{Engine, common_prefix, report};
 use crate::error::{EvalError, Result};
 use crate::meter::Pass;
 
@@ -211,7 +213,7 @@ impl Engine<'_> {
     pub fn loglikelihood(
         &self,
         items: &[LogLikelihoodRequest],
-        progress: Progress<'_>,
+        mut progress: impl FnMut(usize, usize) -> ControlFlow<()>,
     ) -> Result<LogLikelihoods> {
         let encoded = items
             .iter()
@@ -234,7 +236,7 @@ impl Engine<'_> {
                 results[index] = scores;
             }
             done += order.len();
-            report(progress, done, items.len())?;
+            report(&mut progress, done, items.len())?;
         }
         Ok(LogLikelihoods {
             items: results,

@@ -1,10 +1,12 @@
 //! Perplexity of a text.
 
+use std::ops::ControlFlow;
+
 use mathneuro_capture::{Batch, LogitsToKeep};
 use serde::{Deserialize, Serialize};
 use tch::{Kind, Tensor};
 
-use crate::engine::{Engine, Progress, report};
+use crate::engine::{Engine, report};
 use crate::error::{EvalError, Result};
 use crate::meter::Pass;
 use crate::stats::Metric;
@@ -38,7 +40,11 @@ impl Engine<'_> {
     ///
     /// # Errors
     /// A text with fewer than two tokens to predict, [`EvalError::Interrupted`].
-    pub fn perplexity(&self, text: &str, progress: Progress<'_>) -> Result<Perplexity> {
+    pub fn perplexity(
+        &self,
+        text: &str,
+        mut progress: impl FnMut(usize, usize) -> ControlFlow<()>,
+    ) -> Result<Perplexity> {
         let mut ids = self.tokenizer.encode(text, false)?;
         let begin = self
             .tokenizer
@@ -59,7 +65,7 @@ impl Engine<'_> {
             let end = total.min(start + window);
             let begin = end.saturating_sub(window);
             losses.extend(&self.losses(&ids[begin..=end])?[start - begin..]);
-            report(progress, losses.len(), total)?;
+            report(&mut progress, losses.len(), total)?;
         }
         let sum: f64 = losses.iter().sum();
         let n = losses.len() as f64;

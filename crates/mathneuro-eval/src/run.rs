@@ -1,6 +1,7 @@
 //! Running a task: prompts to requests to a result.
 
 use std::collections::BTreeMap;
+use std::ops::ControlFlow;
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
@@ -76,16 +77,16 @@ impl Task {
         &self,
         engine: &Engine<'_>,
         options: &TaskOptions,
-        progress: Progress<'_>,
+        mut progress: impl FnMut(usize, usize) -> ControlFlow<()>,
     ) -> Result<TaskResult> {
         if self.is_empty() {
             return Err(EvalError::NoDocuments(self.name().to_owned()));
         }
         match self.definition.kind {
-            Kind::Generate => self.run_generate(engine, options, progress),
-            Kind::Choices | Kind::Contexts => self.run_choices(engine, options, progress),
-            Kind::Greedy => self.run_greedy(engine, options, progress),
-            Kind::Perplexity => self.run_perplexity(engine, options, progress),
+            Kind::Generate => self.run_generate(engine, options, &mut progress),
+            Kind::Choices | Kind::Contexts => self.run_choices(engine, options, &mut progress),
+            Kind::Greedy => self.run_greedy(engine, options, &mut progress),
+            Kind::Perplexity => self.run_perplexity(engine, options, &mut progress),
         }
     }
 
@@ -322,7 +323,7 @@ impl Task {
         let mut before = 0;
         for text in &texts {
             // A single text reports tokens, several report bytes.
-            let perplexity = engine.perplexity(text, &mut |done, total| match texts.len() {
+            let perplexity = engine.perplexity(text, |done, total| match texts.len() {
                 1 => progress(done, total),
                 _ => progress(before + text.len() * done / total.max(1), bytes),
             })?;

@@ -1,6 +1,7 @@
 //! The tasks that every row is measured by.
 
 use std::collections::BTreeMap;
+use std::ops::ControlFlow;
 use std::path::Path;
 
 use anyhow::{Context, Result, bail};
@@ -173,10 +174,13 @@ impl Suite {
         let entry = self.entries.iter().find(|entry| entry.name == name);
         let entry = entry.with_context(|| format!("there is no task {name}"))?;
         let bar = progress::bar(name, entry.task.len() as u64);
-        let found = entry.task.run(engine, &self.options, &mut |done, total| {
+        let found = entry.task.run(engine, &self.options, |done, total| {
             bar.set_length(total as u64);
             bar.set_position(done as u64);
-            !interrupt.raised()
+            match interrupt.raised() {
+                true => ControlFlow::Break(()),
+                false => ControlFlow::Continue(()),
+            }
         });
         let found = found.with_context(|| format!("task {name}"))?;
         bar.finish_and_clear();
