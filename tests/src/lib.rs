@@ -1,6 +1,13 @@
-//! What the integration tests share: where models, fixtures and golden values are.
+//! What the integration tests share: models, fixtures and golden values.
 
 use std::path::{Path, PathBuf};
+
+use mathneuro_core::Checkpoint;
+use mathneuro_core::capture::tch::Kind;
+use mathneuro_core::capture::{LoadOptions, Model, Tokenizer};
+use safetensors::SafeTensors;
+use serde_json::Value;
+use sha2::{Digest, Sha256};
 
 /// The root of the workspace.
 pub fn workspace() -> PathBuf {
@@ -9,55 +16,85 @@ pub fn workspace() -> PathBuf {
 
 /// A folder of tests/fixtures.
 pub fn fixture(name: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR"))
-        .join("fixtures")
-        .join(name)
+    workspace().join("tests/fixtures").join(name)
 }
 
-/// A file of tests/golden.
-pub fn golden(name: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR"))
-        .join("golden")
-        .join(name)
-}
-
-/// The folder of a real model, or `None` after saying why the test is skipped.
+/// The bytes of a file of tests/golden.
 ///
-/// `cargo xtask models` fills the cache; `cargo xtask test` does so first and sets
-/// `MATHNEURO_REQUIRE_MODELS`, under which a missing model fails the test instead.
-pub fn model(name: &str) -> Option<PathBuf> {
+/// # Panics
+/// If it cannot be read.
+pub fn golden(name: &str) -> Vec<u8> {
+    let file = workspace().join("tests/golden").join(name);
+    std::fs::read(&file).unwrap_or_else(|error| panic!("{}: {error}", file.display()))
+}
+
+/// A JSON file of tests/golden.
+///
+/// # Panics
+/// If it cannot be read.
+pub fn golden_json(name: &str) -> Value {
+    serde_json::from_slice(&golden(name)).unwrap_or_else(|error| panic!("{name}: {error}"))
+}
+
+/// The norms that an independent PyTorch program stored for one set of texts and one linear layer.
+///
+/// # Panics
+/// If there are none.
+pub fn golden_norms(stored: &SafeTensors<'_>, set: &str, module: &str) -> Vec<f64> {
+    let name = format!("{set}.{module}");
+    let tensor = stored
+        .tensor(&name)
+        .unwrap_or_else(|error| panic!("{name}: {error}"));
+    let (values, _) = tensor.data().as_chunks();
+    values
+        .iter()
+        .map(|bytes| f64::from(f32::from_le_bytes(*bytes)))
+        .collect()
+}
+
+/// The folder of a real model, which `cargo xtask models` brings.
+///
+/// # Panics
+/// If it is not there.
+pub fn model(name: &str) -> PathBuf {
     let cache = std::env::var_os("MATHNEURO_MODELS")
         .map_or_else(|| workspace().join(".cache/models"), PathBuf::from);
-    let folder = cache.join(name);
-    if folder.join("config.json").is_file() {
-        return Some(folder);
-    }
-    let reason = format!(
-        "{} is not there; `cargo xtask models` makes it",
-        folder.display()
-    );
-    assert!(
-        std::env::var_os("MATHNEURO_REQUIRE_MODELS").is_none(),
-        "{reason}"
-    );
-    eprintln!("SKIPPED: {reason}");
-    None
+    needed(cache.join(name), "config.json", "models")
 }
 
-/// The Python of the virtual environment, or `None` after saying why the test is skipped.
-pub fn python() -> Option<PathBuf> {
-    let python = workspace().join(".venv/bin/python");
-    if python.is_file() {
-        return Some(python);
-    }
-    let reason = format!(
-        "{} is not there; `cargo xtask setup` makes it",
-        python.display()
-    );
+/// The Python of the virtual environment, which `cargo xtask test` fills.
+///
+/// # Panics
+/// If it is not there.
+pub fn python() -> PathBuf {
+    needed(workspace().join(".venv"), "bin/python", "test").join("bin/python")
+}
+
+fn needed(folder: PathBuf, file: &str, command: &str) -> PathBuf {
+    let file = folder.join(file);
+    let shown = file.display();
     assert!(
-        std::env::var_os("MATHNEURO_REQUIRE_MODELS").is_none(),
-        "{reason}"
+        file.is_file(),
+        "{shown} is not there; `cargo xtask {command}` makes it"
     );
-    eprintln!("SKIPPED: {reason}");
-    None
+    folder
+}
+
+/// A model in float32 and its tokenizer.
+///
+/// # Panics
+/// If either cannot be loaded.
+pub fn load(folder: &Path) -> (Model, Tokenizer) {
+    let load = || -> Result<_, Box<dyn std::error::Error>> {
+        let options = LoadOptions::default().with_dtype(Kind::Float);
+        let model = Model::load(&Checkpoint::open(folder)?, &options)?;
+        Ok((model, Tokenizer::from_dir(folder)?))
+    };
+    load().unwrap_or_else(|error| panic!("{}: {error}", folder.display()))
+}
+
+/// The hexadecimal SHA-256 of some bytes.
+pub fn sha256(bytes: impl AsRef<[u8]>) -> String {
+    let hash = Sha256::digest(bytes);
+    hash.iter().map(|byte| format!("{byte:02x}")).collect()
 }

@@ -10,10 +10,9 @@ use mathneuro_core::{
 use mathneuro_tests::{model, python, workspace};
 
 #[test]
+#[ignore = "needs SmolLM2-135M-Instruct and Python (cargo xtask test)"]
 fn transformers_finds_exactly_the_masked_positions_changed() {
-    let (Some(folder), Some(python)) = (model("SmolLM2-135M-Instruct"), python()) else {
-        return;
-    };
+    let (folder, python) = (model("SmolLM2-135M-Instruct"), python());
     let checkpoint = Checkpoint::open(&folder).unwrap();
     let fingerprint = checkpoint.fingerprint().unwrap();
     // The hash that came with the golden values: the conversion is the one they were made from.

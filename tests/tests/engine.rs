@@ -4,25 +4,15 @@
 
 use std::ops::ControlFlow;
 
-use mathneuro_core::Checkpoint;
 use mathneuro_core::capture::tch::Kind;
-use mathneuro_core::capture::{Batch, LoadOptions, LogitsToKeep, Model, Tokenizer};
+use mathneuro_core::capture::{Batch, LogitsToKeep, Model, Tokenizer};
 use mathneuro_core::checkpoint::Interrupted;
 use mathneuro_core::eval::{
     Engine, EvalError, FinishReason, GenerateOptions, LogLikelihoodRequest, Meter, Sampling,
 };
-use mathneuro_tests::fixture;
+use mathneuro_tests::{fixture, load};
 
 const MODELS: [&str; 3] = ["tiny-llama", "tiny-llama3", "tiny-qwen2"];
-
-fn load(name: &str) -> (Model, Tokenizer) {
-    let checkpoint = Checkpoint::open(fixture(name)).unwrap();
-    let options = LoadOptions::default().with_dtype(Kind::Float);
-    (
-        Model::load(&checkpoint, &options).unwrap(),
-        Tokenizer::from_dir(fixture(name)).unwrap(),
-    )
-}
 
 fn words(ids: impl IntoIterator<Item = u32>) -> String {
     ids.into_iter()
@@ -77,7 +67,7 @@ fn quiet(_: usize, _: usize) -> ControlFlow<()> {
 #[test]
 fn answers_do_not_depend_on_the_batch() {
     for name in MODELS {
-        let (model, tokenizer) = load(name);
+        let (model, tokenizer) = load(&fixture(name));
         let expected: Vec<Vec<u32>> = prompts()
             .iter()
             .map(|prompt| greedy(&model, &tokenizer, prompt, 20))
@@ -97,7 +87,7 @@ fn answers_do_not_depend_on_the_batch() {
 
 #[test]
 fn a_stop_string_ends_an_answer_and_is_not_part_of_it() {
-    let (model, tokenizer) = load("tiny-llama");
+    let (model, tokenizer) = load(&fixture("tiny-llama"));
     let engine = Engine::new(&model, &tokenizer);
     let prompt = &prompts()[..1];
     let free = GenerateOptions::default().with_max_new_tokens(12);
@@ -120,7 +110,7 @@ fn a_stop_string_ends_an_answer_and_is_not_part_of_it() {
 #[test]
 fn log_likelihoods_are_those_of_the_whole_text() {
     for name in MODELS {
-        let (model, tokenizer) = load(name);
+        let (model, tokenizer) = load(&fixture(name));
         // Contexts of several lengths, and many with a long beginning in common; continuations of one and of several
         // tokens, in one case of both.
         let continuations = |n: u32| {
@@ -171,7 +161,7 @@ fn log_likelihoods_are_those_of_the_whole_text() {
 
 #[test]
 fn a_long_context_is_cut_from_the_left_and_counted() {
-    let (model, tokenizer) = load("tiny-llama");
+    let (model, tokenizer) = load(&fixture("tiny-llama"));
     let item = |words: String| LogLikelihoodRequest {
         context: words,
         continuations: vec![" w5".to_owned()],
@@ -188,7 +178,7 @@ fn a_long_context_is_cut_from_the_left_and_counted() {
 
 #[test]
 fn perplexity_is_the_mean_over_windows() {
-    let (model, tokenizer) = load("tiny-qwen2");
+    let (model, tokenizer) = load(&fixture("tiny-qwen2"));
     let text = words((0..100).map(|n| 3 + (n * n) % 90));
     let found = Engine::new(&model, &tokenizer)
         .perplexity(&text, quiet)
@@ -213,7 +203,7 @@ fn perplexity_is_the_mean_over_windows() {
 
 #[test]
 fn what_the_engine_refuses() {
-    let (model, tokenizer) = load("tiny-llama");
+    let (model, tokenizer) = load(&fixture("tiny-llama"));
     let engine = Engine::new(&model, &tokenizer);
     let options = GenerateOptions::default().with_max_new_tokens(10);
     let long = words((0..60).map(|n| 3 + n));
@@ -269,7 +259,7 @@ fn what_the_engine_refuses() {
 #[test]
 fn known_answers_are_not_asked_again_and_an_interrupted_run_goes_on() {
     use mathneuro_core::eval::ResponseCache;
-    let (model, tokenizer) = load("tiny-llama");
+    let (model, tokenizer) = load(&fixture("tiny-llama"));
     let plain = Engine::new(&model, &tokenizer);
     let options = GenerateOptions::default()
         .with_max_new_tokens(6)
@@ -331,7 +321,7 @@ fn known_answers_are_not_asked_again_and_an_interrupted_run_goes_on() {
 
 #[test]
 fn samples_follow_the_seed_and_not_the_batch() {
-    let (model, tokenizer) = load("tiny-llama");
+    let (model, tokenizer) = load(&fixture("tiny-llama"));
     let engine = Engine::new(&model, &tokenizer);
     let ids = |sampling: Sampling, batch| -> Vec<Vec<u32>> {
         let options = GenerateOptions::default()
@@ -370,7 +360,7 @@ fn samples_follow_the_seed_and_not_the_batch() {
 
 #[test]
 fn a_meter_counts_every_token_once() {
-    let (model, tokenizer) = load("tiny-llama");
+    let (model, tokenizer) = load(&fixture("tiny-llama"));
     let meter = Meter::new();
     let engine = Engine::new(&model, &tokenizer).with_meter(&meter);
     let options = GenerateOptions::default().with_max_new_tokens(5);

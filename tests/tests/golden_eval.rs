@@ -3,31 +3,12 @@
 #![allow(clippy::unwrap_used)] // A test's helper may panic as the test itself may.
 
 use std::ops::ControlFlow;
-use std::path::Path;
 
-use mathneuro_core::Checkpoint;
-use mathneuro_core::capture::tch::Kind;
-use mathneuro_core::capture::{LoadOptions, Model, Tokenizer};
 use mathneuro_core::eval::{
     Engine, GenerateOptions, LogLikelihoodRequest, TaskDefinition, TaskOptions, rows_from_values,
 };
-use mathneuro_tests::{golden, model};
+use mathneuro_tests::{golden_json, load, model, sha256, workspace};
 use serde_json::{Value, json};
-use sha2::{Digest, Sha256};
-
-fn load() -> Option<(Model, Tokenizer)> {
-    let folder = model("SmolLM2-135M-Instruct")?;
-    let checkpoint = Checkpoint::open(&folder).unwrap();
-    let options = LoadOptions::default().with_dtype(Kind::Float);
-    Some((
-        Model::load(&checkpoint, &options).unwrap(),
-        Tokenizer::from_dir(&folder).unwrap(),
-    ))
-}
-
-fn read(name: &str) -> Value {
-    serde_json::from_slice(&std::fs::read(golden(name)).unwrap()).unwrap()
-}
 
 fn text(value: &Value) -> String {
     value.as_str().unwrap().to_owned()
@@ -46,11 +27,10 @@ fn prompts_of(task: &TaskDefinition, documents: Vec<Value>) -> Vec<String> {
 }
 
 #[test]
+#[ignore = "needs SmolLM2-135M-Instruct (cargo xtask models)"]
 fn log_likelihoods_of_twenty_items() {
-    let Some((model, tokenizer)) = load() else {
-        return;
-    };
-    let expected = read("eval_mc_SmolLM2.json");
+    let (model, tokenizer) = load(&model("SmolLM2-135M-Instruct"));
+    let expected = golden_json("eval_mc_SmolLM2.json");
     let expected = expected["items"].as_array().unwrap();
     let items: Vec<LogLikelihoodRequest> = expected
         .iter()
@@ -93,22 +73,21 @@ fn log_likelihoods_of_twenty_items() {
 }
 
 #[test]
+#[ignore = "needs SmolLM2-135M-Instruct (cargo xtask models)"]
 fn five_gsm8k_answers_token_for_token() {
-    let Some((model, tokenizer)) = load() else {
-        return;
-    };
-    let expected = read("eval_gsm8k_cot_SmolLM2.json");
+    let (model, tokenizer) = load(&model("SmolLM2-135M-Instruct"));
+    let expected = golden_json("eval_gsm8k_cot_SmolLM2.json");
     let items = expected["items"].as_array().unwrap();
     let documents = items
         .iter()
         .map(|item| json!({ "question": item["question"], "answer": "#### 0" }));
     let prompts = prompts("gsm8k_cot", documents.collect());
     for (prompt, item) in prompts.iter().zip(items) {
-        let hash: String = Sha256::digest(prompt)
-            .iter()
-            .map(|byte| format!("{byte:02x}"))
-            .collect();
-        assert_eq!(hash, item["prompt_sha256"].as_str().unwrap(), "{prompt}");
+        assert_eq!(
+            sha256(prompt),
+            item["prompt_sha256"].as_str().unwrap(),
+            "{prompt}"
+        );
     }
     let options = GenerateOptions::default()
         .with_max_new_tokens(expected["max_new_tokens"].as_u64().unwrap() as usize)
@@ -149,14 +128,13 @@ fn five_gsm8k_answers_token_for_token() {
 
 #[test]
 fn race_contexts_as_the_harness_writes_them() {
-    let documents = read("race_style_docs.json");
-    let items = read("eval_mc_SmolLM2.json");
+    let documents = golden_json("race_style_docs.json");
+    let items = golden_json("eval_mc_SmolLM2.json");
     let items = items["items"].as_array().unwrap();
     let documents = documents.as_array().unwrap();
     assert_eq!(documents.len(), 10);
     // The golden contexts are of version 2, which kept nothing of such a question but the blank.
-    let file = "../crates/mathneuro-eval/tasks/race.toml";
-    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join(file);
+    let file = workspace().join("crates/mathneuro-eval/tasks/race.toml");
     let newer = std::fs::read_to_string(file).unwrap();
     let (kept, blank) = ("asked.question[:-5]", "asked.question[-5:]");
     assert_eq!(newer.matches(kept).count(), 1);
@@ -175,7 +153,7 @@ fn race_contexts_as_the_harness_writes_them() {
 
 #[test]
 fn mmlu_contexts_as_the_harness_writes_them() {
-    let items = read("eval_mc_SmolLM2.json");
+    let items = golden_json("eval_mc_SmolLM2.json");
     let items = items["items"]
         .as_array()
         .unwrap()

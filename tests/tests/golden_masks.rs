@@ -5,20 +5,15 @@
 use std::collections::BTreeMap;
 
 use mathneuro_core::{Checkpoint, ComparisonGroup, ParamMask, ScoreRule, top_k, weight_matrix};
-use mathneuro_tests::{golden, model};
+use mathneuro_tests::{golden, golden_json, golden_norms, model, sha256};
 use safetensors::SafeTensors;
-use serde_json::Value;
-use sha2::{Digest, Sha256};
 
 #[test]
+#[ignore = "needs SmolLM2-135M-Instruct (cargo xtask models)"]
 fn counts_and_hashes_of_every_mask() {
-    let Some(folder) = model("SmolLM2-135M-Instruct") else {
-        return;
-    };
-    let checkpoint = Checkpoint::open(folder).unwrap();
-    let text = std::fs::read(golden("golden_SmolLM2-135M-Instruct.json")).unwrap();
-    let expected: Value = serde_json::from_slice(&text).unwrap();
-    let norms_file = std::fs::read(golden("norms_SmolLM2-135M-Instruct.safetensors")).unwrap();
+    let checkpoint = Checkpoint::open(model("SmolLM2-135M-Instruct")).unwrap();
+    let expected = golden_json("golden_SmolLM2-135M-Instruct.json");
+    let norms_file = golden("norms_SmolLM2-135M-Instruct.safetensors");
     let norms = SafeTensors::deserialize(&norms_file).unwrap();
 
     let k_names: Vec<String> = expected["totals"]
@@ -41,15 +36,9 @@ fn counts_and_hashes_of_every_mask() {
         let name = format!("{module}.weight");
         let matrix = weight_matrix(&checkpoint, &name).unwrap();
         let top = |set: &str| {
-            let stored = norms.tensor(&format!("{set}.{module}")).unwrap();
-            let stored: Vec<f64> = stored
-                .data()
-                .chunks_exact(4)
-                .map(|b| f64::from(f32::from_le_bytes(b.try_into().unwrap())))
-                .collect();
             top_k(
                 &matrix,
-                &stored,
+                &golden_norms(&norms, set, module),
                 &ks,
                 ScoreRule::WeightTimesNorm,
                 ComparisonGroup::PerMatrix,
@@ -83,12 +72,8 @@ fn counts_and_hashes_of_every_mask() {
 
 /// SHA-256 over the ascending flat indices as little-endian u64.
 fn index_hash(mask: &ParamMask) -> String {
-    let mut hash = Sha256::new();
-    for index in mask.iter_ones() {
-        hash.update((index as u64).to_le_bytes());
-    }
-    hash.finalize()
-        .iter()
-        .map(|byte| format!("{byte:02x}"))
-        .collect()
+    let indices = mask
+        .iter_ones()
+        .flat_map(|index| (index as u64).to_le_bytes());
+    sha256(indices.collect::<Vec<u8>>())
 }

@@ -4,24 +4,12 @@
 
 use std::ops::ControlFlow;
 
-use mathneuro_core::Checkpoint;
-use mathneuro_core::capture::tch::Kind;
-use mathneuro_core::capture::{LoadOptions, Model, Tokenizer};
 use mathneuro_core::eval::{
     Engine, EvalError, LogLikelihoodRequest, Task, TaskDefinition, TaskOptions, TaskResult,
     rows_from_values,
 };
-use mathneuro_tests::fixture;
+use mathneuro_tests::{fixture, load};
 use serde_json::{Value, json};
-
-fn load() -> (Model, Tokenizer) {
-    let checkpoint = Checkpoint::open(fixture("tiny-llama")).unwrap();
-    let options = LoadOptions::default().with_dtype(Kind::Float);
-    (
-        Model::load(&checkpoint, &options).unwrap(),
-        Tokenizer::from_dir(fixture("tiny-llama")).unwrap(),
-    )
-}
 
 fn task(file: &str, documents: Vec<Value>) -> Task {
     let rows = rows_from_values("rows".as_ref(), documents).unwrap();
@@ -32,7 +20,7 @@ fn task(file: &str, documents: Vec<Value>) -> Task {
 }
 
 fn run(task: &Task, new: usize) -> Result<TaskResult, EvalError> {
-    let (model, tokenizer) = load();
+    let (model, tokenizer) = load(&fixture("tiny-llama"));
     let options = TaskOptions::default().with_max_new_tokens(new);
     task.run(&Engine::new(&model, &tokenizer), &options, |_, _| {
         ControlFlow::Continue(())
@@ -97,7 +85,7 @@ fn choices_are_scored_by_sum_by_characters_and_by_bytes() {
         .collect();
     let task = task(file, documents);
     let found = run(&task, 4).unwrap();
-    let (model, tokenizer) = load();
+    let (model, tokenizer) = load(&fixture("tiny-llama"));
     let items: Vec<LogLikelihoodRequest> = (0..6)
         .map(|n| LogLikelihoodRequest {
             context: words(n..n + 4),
@@ -140,7 +128,7 @@ fn choices_are_scored_by_sum_by_characters_and_by_bytes() {
 
 #[test]
 fn winogrande_scores_what_follows_the_blank() {
-    let (model, tokenizer) = load();
+    let (model, tokenizer) = load(&fixture("tiny-llama"));
     let row =
         json!({"sentence": "w10 _ w12 w13", "option1": "w20", "option2": "w30", "answer": "2"});
     let rows = rows_from_values("rows".as_ref(), vec![row]).unwrap();
@@ -210,7 +198,7 @@ fn perplexities_per_word_and_byte_come_from_the_same_losses() {
 #[test]
 fn arithmetic_is_right_where_greedy_decoding_is() {
     let file = "name = 'g'\nversion = 1\nkind = 'greedy'\nprompt = '{{ q }}'\ntarget = '{{ a }}'";
-    let (model, tokenizer) = load();
+    let (model, tokenizer) = load(&fixture("tiny-llama"));
     let engine = Engine::new(&model, &tokenizer);
     let options = TaskOptions::default().with_max_new_tokens(3);
     let prompt = words(3..9);

@@ -559,35 +559,30 @@ fn a_server_that_is_no_hub_is_named() {
     assert!(matches!(error, HubError::InvalidAnswer { .. }), "{error:?}");
 }
 
+/// `/dev/full` is a device that is always full.
 #[test]
+#[cfg(target_os = "linux")]
 fn a_full_disk_says_how_much_is_needed() {
-    if !Path::new("/dev/full").exists() {
-        eprintln!("skipped: there is no /dev/full, the device that is always full");
-        return;
-    }
-    #[cfg(unix)]
-    {
-        let server = StandIn::start().with("org/name", single());
-        let (dir, repo) = home();
-        let etag = etag(&weights(3), true);
-        let blobs = repo
-            .join(".partial")
-            .join(&etag)
-            .join("models--org--name/blobs");
-        fs::create_dir_all(&blobs).unwrap();
-        std::os::unix::fs::symlink("/dev/full", blobs.join(format!("{etag}.part"))).unwrap();
-        let error = fetch(&server.hub(dir.path()), "org/name").unwrap_err();
-        assert!(
-            matches!(
-                error,
-                HubError::DiskFull {
-                    needed: 100_000,
-                    ..
-                }
-            ),
-            "{error:?}"
-        );
-    }
+    let server = StandIn::start().with("org/name", single());
+    let (dir, repo) = home();
+    let etag = etag(&weights(3), true);
+    let blobs = repo
+        .join(".partial")
+        .join(&etag)
+        .join("models--org--name/blobs");
+    fs::create_dir_all(&blobs).unwrap();
+    std::os::unix::fs::symlink("/dev/full", blobs.join(format!("{etag}.part"))).unwrap();
+    let error = fetch(&server.hub(dir.path()), "org/name").unwrap_err();
+    assert!(
+        matches!(
+            error,
+            HubError::DiskFull {
+                needed: 100_000,
+                ..
+            }
+        ),
+        "{error:?}"
+    );
 }
 
 #[test]
