@@ -13,7 +13,7 @@ use std::error::Error;
 use std::path::Path;
 use std::process::ExitCode;
 
-use mathneuro_core::score::{NormsMeta, SiteNorms, accumulate_squares};
+use mathneuro_core::score::{Provenance, SiteNorms, accumulate_squares};
 use mathneuro_core::{
     ActivationNorms, Checkpoint, EditOptions, Isolate, Operation, edit_checkpoint, save_masks,
 };
@@ -73,7 +73,7 @@ fn norms_from_file(path: &Path) -> Result<ActivationNorms, Box<dyn Error>> {
         texts += 1;
     }
     let each = sites.len().max(1) as u64;
-    let mut stats = ActivationNorms::new(NormsMeta::default());
+    let mut stats = ActivationNorms::new(Provenance::default());
     for (weight, norms) in sites {
         stats.insert_site(weight, norms)?;
     }

@@ -5,7 +5,7 @@
 use std::process::Command;
 
 use mathneuro_core::{
-    Checkpoint, EditOptions, MaskMeta, MaskSet, Operation, ParamMask, edit_checkpoint, save_masks,
+    Checkpoint, EditOptions, MaskSet, Operation, ParamMask, Provenance, edit_checkpoint, save_masks,
 };
 use mathneuro_tests::{model, python, workspace};
 
@@ -18,7 +18,7 @@ fn transformers_finds_exactly_the_masked_positions_changed() {
     // The hash that came with the golden values: the conversion is the one they were made from.
     let published = "sha256:40e9236d955e4662455bb558e53e7058698fb5c5405b49c89b14cd1a4a297297";
     assert_eq!(fingerprint, published);
-    let mut masks = MaskSet::new(MaskMeta::default().with_fingerprint(fingerprint));
+    let mut masks = MaskSet::new(Provenance::default().with_fingerprint(fingerprint).into());
     for (name, step) in [
         ("model.layers.0.self_attn.q_proj.weight", 7),
         ("model.layers.29.mlp.down_proj.weight", 101),

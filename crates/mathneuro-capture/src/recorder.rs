@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 
 use mathneuro_score::{
-    ActivationNorms, FloatType, NormsMeta, SiteNorms, TextNorms, Weights, accumulate_squares,
+    ActivationNorms, Dtype, Provenance, SiteNorms, TextNorms, Weights, accumulate_squares,
 };
 use tch::{Device, Kind, Tensor};
 
@@ -56,7 +56,7 @@ impl NormRecorder {
     /// # Errors
     /// A norm that is NaN or infinite (the site and the feature are named), or an error of libtorch.
     pub fn into_stats(self) -> Result<ActivationNorms> {
-        let mut stats = ActivationNorms::new(NormsMeta::default());
+        let mut stats = ActivationNorms::new(Provenance::default());
         for (name, mut site) in self.sites {
             if let Some(sums) = site.on_device {
                 let sums = sums.f_to_device(Device::Cpu)?;
@@ -96,14 +96,14 @@ impl Hook for NormRecorder {
         if input.numel() == 0 {
             return Ok(());
         }
-        match (input.device(), float_type(input.kind())) {
-            (Device::Cpu, Some(float)) => {
+        match (input.device(), dtype(input.kind())) {
+            (Device::Cpu, Some(dtype)) => {
                 let input = if input.is_contiguous() {
                     input.shallow_clone()
                 } else {
                     input.f_contiguous()?
                 };
-                add_on_cpu(site, &input, float, segments, &mut self.squares)
+                add_on_cpu(site, &input, dtype, segments, &mut self.squares)
             }
             _ => add_on_device(site, input, segments),
         }
@@ -115,11 +115,11 @@ impl Hook for NormRecorder {
     }
 }
 
-fn float_type(kind: Kind) -> Option<FloatType> {
+fn dtype(kind: Kind) -> Option<Dtype> {
     match kind {
-        Kind::Float => Some(FloatType::F32),
-        Kind::Half => Some(FloatType::F16),
-        Kind::BFloat16 => Some(FloatType::BF16),
+        Kind::Float => Some(Dtype::F32),
+        Kind::Half => Some(Dtype::F16),
+        Kind::BFloat16 => Some(Dtype::BF16),
         _ => None,
     }
 }
@@ -128,12 +128,12 @@ fn float_type(kind: Kind) -> Option<FloatType> {
 fn add_on_cpu(
     site: &mut Site,
     input: &Tensor,
-    float: FloatType,
+    dtype: Dtype,
     segments: &[Range<usize>],
     squares: &mut Vec<f32>,
 ) -> Result<()> {
-    let row = site.norms.len() * float.size();
-    let bytes = input.numel() * float.size();
+    let row = site.norms.len() * dtype.bitsize() / 8;
+    let bytes = input.numel() * dtype.bitsize() / 8;
     // SAFETY: the tensor is on the CPU and contiguous, so its storage holds `numel` elements of this type from its data
     // pointer on; it lives as long as `input`, which outlives the slice, and nothing writes to it meanwhile.
     let data =
@@ -141,7 +141,7 @@ fn add_on_cpu(
     for segment in segments.iter().filter(|segment| !segment.is_empty()) {
         squares.clear();
         squares.resize(site.norms.len(), 0.0);
-        let text = Weights::from_bytes(float, &data[segment.start * row..segment.end * row])?;
+        let text = Weights::from_bytes(dtype, &data[segment.start * row..segment.end * row])?;
         accumulate_squares(text, squares)?;
         for (norm, square) in site.norms.iter_mut().zip(squares.iter()) {
             *norm += f64::from(square.sqrt());

@@ -176,7 +176,7 @@ impl<'p> MathNeuro<'p> {
                 collect_norms(&model, &tokenizer, &texts, &self.collect, |done, total| {
                     (self.progress)(&name, done, total)
                 })?;
-            stats.meta_mut().fingerprint = Some(self.checkpoint.fingerprint()?.to_owned());
+            stats.provenance_mut().fingerprint = Some(self.checkpoint.fingerprint()?.to_owned());
             norms.insert(name.clone(), stats.clone());
             isolate = if index == 0 {
                 isolate.skill(name, stats)

@@ -3,10 +3,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use mathneuro_checkpoint::{Checkpoint, Dtype};
-use mathneuro_mask::{MaskMeta, MaskSet, ParamMask};
+use mathneuro_mask::{MaskMeta, MaskSet, ParamMask, Provenance};
 use mathneuro_score::{
-    ActivationNorms, ComparisonGroup, FloatType, ScoreRule, WeightMatrix, Weights, isolate,
-    isolate_set, keep_count, top_k_each, top_k_set,
+    ActivationNorms, ComparisonGroup, ScoreRule, WeightMatrix, Weights, isolate, isolate_set,
+    keep_count, top_k_each, top_k_set,
 };
 
 use crate::error::{CoreError, Result, shorten};
@@ -259,7 +259,7 @@ impl<'c> Isolate<'c> {
     }
 
     fn check_model(&self, set: &str, stats: &ActivationNorms) -> Result<()> {
-        let Some(found) = &stats.meta().fingerprint else {
+        let Some(found) = &stats.provenance().fingerprint else {
             return Ok(());
         };
         let expected = self.checkpoint.fingerprint()?;
@@ -277,15 +277,12 @@ impl<'c> Isolate<'c> {
     fn empty_sets(&self, skill_name: &str, skill: &ActivationNorms) -> Result<Vec<MasksAtK>> {
         let fingerprint = self.checkpoint.fingerprint()?;
         let set = |k: f64, formula: &str, texts: String| {
-            let mut meta = MaskMeta::default()
-                .with_k(k)
-                .with_formula(formula)
-                .with_fingerprint(fingerprint);
-            meta.extra.insert("rule".to_owned(), self.rule.to_string());
-            meta.extra
-                .insert("group".to_owned(), self.group.to_string());
-            meta.extra.insert("texts".to_owned(), texts);
-            MaskSet::new(meta)
+            let made = Provenance::default()
+                .with_fingerprint(fingerprint)
+                .with_extra("rule", self.rule.to_string())
+                .with_extra("group", self.group.to_string())
+                .with_extra("texts", texts);
+            MaskSet::new(MaskMeta::from(made).with_k(k).with_formula(formula))
         };
         let texts_of = |name: &str, stats: &ActivationNorms| format!("{name}: {}", stats.texts());
         let mut formula = format!("{skill_name} - {}", self.general[0].0);
@@ -528,16 +525,12 @@ pub fn weight_matrix<'a>(checkpoint: &'a Checkpoint, name: &'a str) -> Result<We
         name: name.to_owned(),
         reason,
     };
-    let float = match view.dtype() {
-        Dtype::F32 => FloatType::F32,
-        Dtype::F16 => FloatType::F16,
-        Dtype::BF16 => FloatType::BF16,
-        other => {
-            return Err(refuse(format!(
-                "its type is {other:?}; F32, F16 or BF16 is needed"
-            )));
-        }
-    };
+    if !matches!(view.dtype(), Dtype::F32 | Dtype::F16 | Dtype::BF16) {
+        let dtype = view.dtype();
+        return Err(refuse(format!(
+            "its type is {dtype:?}; F32, F16 or BF16 is needed"
+        )));
+    }
     let &[rows, cols] = view.shape() else {
         return Err(refuse(format!(
             "its shape is {:?}; [out, in] is needed",
@@ -548,6 +541,6 @@ pub fn weight_matrix<'a>(checkpoint: &'a Checkpoint, name: &'a str) -> Result<We
         name,
         rows,
         cols,
-        Weights::from_bytes(float, view.bytes())?,
+        Weights::from_bytes(view.dtype(), view.bytes())?,
     )?)
 }

@@ -86,8 +86,8 @@ impl<'a> Oriented<'a> {
         if self.layout == WeightLayout::InOut && group == ComparisonGroup::PerRow {
             let (outputs, inputs) = self.sides();
             let weights = self.stored.weights();
-            let turned = turn(weights.bytes(), weights.float_type().size(), outputs);
-            let weights = Weights::from_bytes(weights.float_type(), &turned)?;
+            let turned = turn(weights.bytes(), weights.dtype().bitsize() / 8, outputs);
+            let weights = Weights::from_bytes(weights.dtype(), &turned)?;
             let matrix = WeightMatrix::new(self.stored.name(), outputs, inputs, weights)?;
             let masks = choose(&matrix, norms)?;
             let back = |mask: &ParamMask| {

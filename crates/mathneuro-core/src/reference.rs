@@ -1,7 +1,7 @@
 //! The authors' arithmetic, for comparison.
 
 use mathneuro_checkpoint::Checkpoint;
-use mathneuro_mask::{MaskMeta, MaskSet, ParamMask};
+use mathneuro_mask::{MaskMeta, MaskSet, ParamMask, Provenance};
 use mathneuro_score::{ReferenceBf16, TextNorms};
 
 use crate::error::{CoreError, Result};
@@ -28,10 +28,8 @@ pub fn isolate_reference_bf16(
     let mut sets: Vec<MaskSet> = ks
         .iter()
         .map(|&k| {
-            let mut meta = MaskMeta::default().with_k(k);
-            meta.extra
-                .insert("numerics".to_owned(), "reference-bf16".to_owned());
-            MaskSet::new(meta)
+            let made = Provenance::default().with_extra("numerics", "reference-bf16");
+            MaskSet::new(MaskMeta::from(made).with_k(k))
         })
         .collect();
     let names: Vec<&str> = skill.0.weight_names().collect();

@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 
 use mathneuro_core::checkpoint::{Dtype, save};
-use mathneuro_core::score::{NormsMeta, SiteNorms};
+use mathneuro_core::score::{Provenance, SiteNorms};
 use mathneuro_core::{ActivationNorms, Checkpoint, ComparisonGroup, Isolate, Isolation, MaskSet};
 use tempfile::TempDir;
 
@@ -65,7 +65,7 @@ fn in_out(name: &str) -> bool {
 
 /// Norms of 1, 2 or 3 for each input; none for weights in `unseen`.
 fn norms(shapes: Shapes, seed: usize, unseen: &[&str]) -> ActivationNorms {
-    let mut stats = ActivationNorms::new(NormsMeta::default());
+    let mut stats = ActivationNorms::new(Provenance::default());
     for (name, [rows, cols]) in shapes {
         let inputs = if in_out(name) { *rows } else { *cols };
         let seen = !unseen.contains(name);

@@ -5,7 +5,7 @@
 use std::path::Path;
 
 use mathneuro_core::checkpoint::{Dtype, save};
-use mathneuro_core::score::{NormsMeta, SiteNorms};
+use mathneuro_core::score::{Provenance, SiteNorms};
 use mathneuro_core::{
     ActivationNorms, Checkpoint, ComparisonGroup, CoreError, EditOptions, Isolate, MaskSet,
     Operation, ParameterFilter, ScoreRule, edit_checkpoint, load_masks, load_norms, random_control,
@@ -56,7 +56,7 @@ fn checkpoint() -> (TempDir, Checkpoint) {
 }
 
 fn norms(seed: u64) -> ActivationNorms {
-    let mut stats = ActivationNorms::new(NormsMeta::default());
+    let mut stats = ActivationNorms::new(Provenance::default());
     for (layer, name) in NAMES.iter().enumerate() {
         let norms = noise(seed + layer as u64, COLS)
             .iter()
@@ -238,7 +238,7 @@ fn what_is_refused() {
     let twice = refused(both().general("a", norms(3)).ks(KS));
     assert!(matches!(twice, CoreError::DuplicateSet(name) if name == "a"));
 
-    let mut unseen = ActivationNorms::new(NormsMeta::default());
+    let mut unseen = ActivationNorms::new(Provenance::default());
     for (site, norms) in norms(2).sites() {
         let tokens = if site == "site.1" { 0 } else { 5 };
         unseen
@@ -254,7 +254,7 @@ fn what_is_refused() {
     let error = refused(plain().skill("a", norms(1)).general("b", unseen).ks(KS));
     assert!(error.to_string().contains(NAMES[1]), "{error}");
 
-    let mut fewer = ActivationNorms::new(NormsMeta::default());
+    let mut fewer = ActivationNorms::new(Provenance::default());
     fewer
         .insert_site("site.0", norms(2).site("site.0").unwrap().clone())
         .unwrap();
@@ -264,7 +264,7 @@ fn what_is_refused() {
     );
 
     let mut other = norms(1);
-    other.meta_mut().fingerprint = Some("sha256:0".to_owned());
+    other.provenance_mut().fingerprint = Some("sha256:0".to_owned());
     let with_other = || {
         plain()
             .skill("a", other.clone())

@@ -52,10 +52,10 @@ pub(crate) fn model_card(
     if let Some(k) = meta.k {
         row("K", k.to_string());
     }
-    if let Some(seed) = meta.seed {
+    if let Some(seed) = meta.provenance.seed {
         row("seed", seed.to_string());
     }
-    for (what, value) in &meta.extra {
+    for (what, value) in &meta.provenance.extra {
         row(what, value.replace('|', "\\|"));
     }
     row("original weights", format!("`{}`", source.fingerprint()?));

@@ -108,7 +108,7 @@ pub fn check_masks(source: &Checkpoint, masks: &MaskSet, options: &EditOptions) 
         element_size(tensor.dtype()).map_err(|error| error.located(name, 0))?;
     }
     if let (Some(made_from), false) = (
-        &masks.meta().fingerprint,
+        &masks.meta().provenance.fingerprint,
         options.allow_fingerprint_mismatch,
     ) {
         let found = source.fingerprint()?;

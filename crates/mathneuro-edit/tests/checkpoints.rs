@@ -12,7 +12,7 @@ use mathneuro_checkpoint::{Checkpoint, CheckpointError};
 use mathneuro_edit::{
     Dtype, EditError, EditOptions, EditReport, Operation, apply, edit_checkpoint,
 };
-use mathneuro_mask::{MaskMeta, MaskSet, ParamMask};
+use mathneuro_mask::{MaskMeta, MaskSet, ParamMask, Provenance};
 use safetensors::tensor::TensorView;
 use tempfile::{TempDir, tempdir};
 
@@ -386,7 +386,7 @@ fn other_fingerprints_need_an_override() {
         .unwrap()
         .to_owned();
     let mut set = masks();
-    set.meta_mut().fingerprint = Some("sha256:other".to_owned());
+    set.meta_mut().provenance.fingerprint = Some("sha256:other".to_owned());
     match refused(source.path(), &set, Operation::Prune) {
         EditError::FingerprintMismatch { mask, checkpoint } => {
             assert_eq!((mask.as_str(), &checkpoint), ("sha256:other", &own));
@@ -411,7 +411,7 @@ fn other_fingerprints_need_an_override() {
         &deny,
     );
     assert!(matches!(denied, Err(EditError::FingerprintMismatch { .. })));
-    set.meta_mut().fingerprint = Some(own);
+    set.meta_mut().provenance.fingerprint = Some(own);
     edit(
         source.path(),
         &set,
@@ -421,7 +421,9 @@ fn other_fingerprints_need_an_override() {
     .unwrap();
     assert_eq!(entries(outer.path()), ["allowed", "own"]);
     // The override is for fingerprints, not for shapes.
-    let mut set = MaskSet::new(MaskMeta::default().with_fingerprint("sha256:other"));
+    let mut set = MaskSet::new(MaskMeta::from(
+        Provenance::default().with_fingerprint("sha256:other"),
+    ));
     set.insert(UP, &[13, 9], ParamMask::ones(117)).unwrap();
     let allow = EditOptions::default().allow_fingerprint_mismatch(true);
     let result = edit_with(
@@ -494,14 +496,13 @@ fn the_model_card_says_what_was_done() {
     let checkpoint = Checkpoint::open(source.path()).unwrap();
     let fingerprint = checkpoint.fingerprint().unwrap();
     let mut set = masks();
-    *set.meta_mut() = MaskMeta::default()
-        .with_k(0.05)
+    let made = Provenance::default()
         .with_seed(42)
-        .with_formula("gsm8k - (race | mmlu)")
-        .with_fingerprint(fingerprint);
-    set.meta_mut()
-        .extra
-        .insert("rule".to_owned(), "weight-times-norm".to_owned());
+        .with_fingerprint(fingerprint)
+        .with_extra("rule", "weight-times-norm");
+    *set.meta_mut() = MaskMeta::from(made)
+        .with_k(0.05)
+        .with_formula("gsm8k - (race | mmlu)");
     let target = outer.path().join("edited");
     let report = edit(source.path(), &set, Operation::Scale(1.1), &target).unwrap();
     let card = fs::read_to_string(target.join("README.md")).unwrap();

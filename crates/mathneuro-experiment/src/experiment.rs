@@ -176,7 +176,7 @@ impl Experiment<'_> {
             let seed = seed(self.args, repeat);
             let random = random_control(&set.isolated, seed);
             let mut isolated = set.isolated;
-            isolated.meta_mut().seed = Some(seed);
+            isolated.meta_mut().provenance.seed = Some(seed);
             for (source, masks) in [(Source::Isolated, &isolated), (Source::Random, &random)] {
                 let file = mask_file(source, set.k, repeat);
                 save_masks(masks, self.folder.path(&file)?)?;
@@ -213,11 +213,10 @@ impl Experiment<'_> {
         )
         .with_context(|| format!("norms of {}", set.name))?;
         bar.finish_and_clear();
-        let meta = norms.meta_mut();
+        let meta = norms.provenance_mut();
         meta.fingerprint = Some(self.measure.checkpoint.fingerprint()?.to_owned());
         meta.data = Some(set.path.display().to_string());
-        let seed = seed(self.args, repeat).to_string();
-        meta.extra.insert("seed".to_owned(), seed);
+        meta.seed = Some(seed(self.args, repeat));
         save_norms(&norms, path)?;
         self.folder.seal(&file)?;
         Ok(norms)

@@ -94,9 +94,14 @@ pub enum MaskError {
         /// The names there are.
         known: String,
     },
-    /// A mask file that breaks the format.
-    #[error("mask file: {0}")]
-    File(String),
+    /// A file that breaks its format.
+    #[error("{format} file: {problem}")]
+    InvalidFile {
+        /// The format that was expected, for example `mathneuro-mask`.
+        format: &'static str,
+        /// What is wrong.
+        problem: String,
+    },
 }
 
 /// Results of this crate.

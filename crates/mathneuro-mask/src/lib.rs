@@ -53,6 +53,7 @@
 
 #![deny(unsafe_code)]
 
+pub mod container;
 mod counts;
 mod error;
 mod expr;
@@ -62,6 +63,7 @@ mod meta;
 mod ops;
 mod param;
 mod popcount;
+mod provenance;
 mod set;
 mod set_counts;
 mod set_ops;
@@ -74,5 +76,6 @@ pub use expr::Expr;
 pub use isa::{ISA_VARIABLE, Isa};
 pub use meta::MaskMeta;
 pub use param::ParamMask;
+pub use provenance::Provenance;
 pub use set::MaskSet;
 pub use words::Words;

@@ -242,7 +242,7 @@ impl File {
     /// The problem named by the error about the file.
     fn problem(&self) -> String {
         match self.read() {
-            Err(MaskError::File(problem)) => problem,
+            Err(MaskError::InvalidFile { problem, .. }) => problem,
             other => panic!("{other:?}"),
         }
     }
@@ -268,7 +268,7 @@ fn truncated_file() {
     for len in 0..bytes.len() {
         let result = MaskSet::from_bytes(&bytes[..len]);
         assert!(
-            matches!(result, Err(MaskError::File(_))),
+            matches!(result, Err(MaskError::InvalidFile { .. })),
             "{len}: {result:?}"
         );
     }
@@ -276,7 +276,7 @@ fn truncated_file() {
     longer.push(0);
     assert!(matches!(
         MaskSet::from_bytes(&longer),
-        Err(MaskError::File(_))
+        Err(MaskError::InvalidFile { .. })
     ));
 }
 
@@ -357,9 +357,9 @@ fn missing_or_wrong_metadata() {
     file.header.as_object_mut().unwrap().remove("__metadata__");
     assert_eq!(file.problem(), "no metadata");
     for (name, value) in [("format", "mathneuro-norms"), ("version", "2")] {
-        let problem = File::new().metadata(name, value).problem();
-        assert!(problem.contains(value), "{problem}");
-        assert!(problem.contains("`mathneuro-mask` version `1` is needed"));
+        let error = File::new().metadata(name, value).read().unwrap_err();
+        let expected = format!("mathneuro-mask file: the file's {name} is `{value}`");
+        assert!(error.to_string().starts_with(&expected), "{error}");
     }
     for (name, value) in [
         ("shapes", "{"),
@@ -386,12 +386,12 @@ fn a_plain_safetensors_file_is_no_mask() {
         let bytes = safetensors::serialize([("w", view.clone())], metadata).unwrap();
         assert!(matches!(
             MaskSet::from_bytes(&bytes),
-            Err(MaskError::File(_))
+            Err(MaskError::InvalidFile { .. })
         ));
     }
     assert!(matches!(
         MaskSet::from_bytes(b"not a safetensors file"),
-        Err(MaskError::File(_))
+        Err(MaskError::InvalidFile { .. })
     ));
 }
 
@@ -399,7 +399,7 @@ fn a_plain_safetensors_file_is_no_mask() {
 #[test]
 fn a_name_that_no_file_can_hold() {
     let set = set_of(&[("__metadata__", &[4])]);
-    assert!(matches!(set.to_bytes(), Err(MaskError::File(_))));
+    assert!(matches!(set.to_bytes(), Err(MaskError::InvalidFile { .. })));
 }
 
 /// JSON has no such numbers; they would come back as no K at all.
@@ -407,8 +407,8 @@ fn a_name_that_no_file_can_hold() {
 fn a_k_that_no_file_can_hold() {
     for k in [f64::NAN, f64::INFINITY] {
         let set = MaskSet::new(MaskMeta::default().with_k(k));
-        let refused = MaskError::File(format!("K is {k}, a finite number is needed"));
-        assert_eq!(set.to_bytes(), Err(refused));
+        let refused = format!("mathneuro-mask file: K is {k}, a finite number is needed");
+        assert_eq!(set.to_bytes().unwrap_err().to_string(), refused);
     }
 }
 

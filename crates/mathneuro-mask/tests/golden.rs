@@ -2,20 +2,20 @@
 
 #![allow(clippy::unwrap_used)]
 
-use mathneuro_mask::{MaskMeta, MaskSet, ParamMask};
+use mathneuro_mask::{MaskMeta, MaskSet, ParamMask, Provenance};
 use safetensors::SafeTensors;
 
 const FILE: &[u8] = include_bytes!("golden/tiny.mask.safetensors");
 
 /// The bits that the script sets.
 fn expected() -> MaskSet {
-    let mut meta = MaskMeta::default()
-        .with_k(0.15)
-        .with_formula("math - (race | mmlu)")
+    let provenance = Provenance::default()
         .with_seed(u64::MAX)
-        .with_fingerprint("sha256:00ff");
-    meta.extra
-        .insert("rule".to_owned(), "weight-times-norm".to_owned());
+        .with_fingerprint("sha256:00ff")
+        .with_extra("rule", "weight-times-norm");
+    let meta = MaskMeta::from(provenance)
+        .with_k(0.15)
+        .with_formula("math - (race | mmlu)");
     let mut set = MaskSet::new(meta);
     let mut add = |name: &str, shape: [usize; 2], is_set: fn(usize) -> bool| {
         let numel = shape[0] * shape[1];

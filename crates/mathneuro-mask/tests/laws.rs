@@ -6,7 +6,8 @@
 use std::collections::BTreeMap;
 
 use mathneuro_mask::{
-    Expr, MaskError, MaskMeta, MaskSet, ParamMask, expected_intersection, expected_jaccard,
+    Expr, MaskError, MaskMeta, MaskSet, ParamMask, Provenance, expected_intersection,
+    expected_jaccard,
 };
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -387,11 +388,17 @@ proptest! {
         seed in proptest::option::of(any::<u64>()),
         formula in proptest::option::of(".{0,20}"),
     ) {
-        let mut meta = MaskMeta::default().with_fingerprint("sha256:00");
+        let mut meta = MaskMeta::from(
+            Provenance::default()
+                .with_model("some/model")
+                .with_fingerprint("sha256:00")
+                .with_data("math.jsonl")
+                .with_extra("rule", "weight-times-norm \"quoted\""),
+        );
         meta.k = k;
-        meta.seed = seed;
+        meta.general_k = k.map(|k| k / 2.0);
+        meta.provenance.seed = seed;
         meta.formula = formula;
-        meta.extra.insert("rule".to_owned(), "weight-times-norm \"quoted\"".to_owned());
         *set.meta_mut() = meta;
         let bytes = set.to_bytes().unwrap();
         let read = MaskSet::from_bytes(&bytes).unwrap();
@@ -539,32 +546,35 @@ fn meta_of_combined_sets() {
         set.insert("w", &[2, 2], ParamMask::ones(4)).unwrap();
         set
     };
-    let meta = |formula: &str| {
-        let mut meta = MaskMeta::default().with_k(0.1).with_formula(formula);
-        meta.extra.insert("rule".to_owned(), "r".to_owned());
-        meta
+    let meta = |formula: &str, seed| {
+        let made = Provenance::default()
+            .with_fingerprint("sha256:a")
+            .with_extra("rule", "r")
+            .with_seed(seed);
+        MaskMeta::from(made).with_k(0.1).with_formula(formula)
     };
-    let math = with(meta("math").with_fingerprint("sha256:a").with_seed(1));
-    let race = with(meta("race").with_fingerprint("sha256:a").with_seed(2));
+    let (math, race) = (with(meta("math", 1)), with(meta("race", 2)));
     let isolated = (&math - &race).unwrap();
     assert_eq!(isolated.meta().formula.as_deref(), Some("math - race"));
     assert_eq!(isolated.meta().k, Some(0.1));
-    assert_eq!(isolated.meta().seed, None);
-    assert_eq!(isolated.meta().fingerprint.as_deref(), Some("sha256:a"));
-    assert_eq!(isolated.meta().extra["rule"], "r");
+    assert_eq!(isolated.meta().provenance.seed, None);
+    assert_eq!(
+        isolated.meta().provenance.fingerprint.as_deref(),
+        Some("sha256:a")
+    );
+    assert_eq!(isolated.meta().provenance.extra["rule"], "r");
     let mut more = race.clone();
     more.meta_mut().k = Some(0.2);
-    more.meta_mut().fingerprint = Some("sha256:b".to_owned());
-    more.meta_mut()
-        .extra
-        .insert("rule".to_owned(), "s".to_owned());
+    more.meta_mut().provenance = Provenance::default()
+        .with_fingerprint("sha256:b")
+        .with_extra("rule", "s");
     let more = (isolated | more).unwrap();
     assert_eq!(more.meta().formula.as_deref(), Some("(math - race) | race"));
     assert_eq!(
-        (more.meta().k, more.meta().fingerprint.as_ref()),
+        (more.meta().k, more.meta().provenance.fingerprint.as_ref()),
         (None, None)
     );
-    assert!(more.meta().extra.is_empty());
+    assert!(more.meta().provenance.extra.is_empty());
     assert_eq!(
         (!more).meta().formula.as_deref(),
         Some("!((math - race) | race)")

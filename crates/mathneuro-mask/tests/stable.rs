@@ -3,13 +3,13 @@
 // Clippy's exception for tests does not reach the helpers beside them.
 #![allow(clippy::unwrap_used)]
 
-use mathneuro_mask::{MaskMeta, MaskSet, ParamMask};
+use mathneuro_mask::{MaskMeta, MaskSet, ParamMask, Provenance};
 
 /// Two writers of the same set agree byte for byte, so that files can be compared by their hash.
 #[test]
 fn file_bytes_depend_on_the_set_alone() {
     let write = || {
-        let meta = MaskMeta::default().with_k(0.5).with_seed(7);
+        let meta = MaskMeta::from(Provenance::default().with_seed(7)).with_k(0.5);
         let mut set = MaskSet::new(meta);
         for name in ["b", "a", "c"] {
             set.insert(name, &[3, 23], ParamMask::ones(69)).unwrap();

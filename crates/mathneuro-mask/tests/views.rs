@@ -108,12 +108,3 @@ fn expected_values_of_sets_are_drawn_parameter_by_parameter() {
     assert_eq!(expected_overlap(10, 0, 3), 1.0);
     assert_eq!(expected_overlap(10, 4, 5), 0.5);
 }
-
-#[test]
-fn meta_is_built_step_by_step() {
-    let meta = MaskMeta::default()
-        .with_k(0.1)
-        .with_extra("rule", "magnitude");
-    assert_eq!(meta.k, Some(0.1));
-    assert_eq!(meta.extra["rule"], "magnitude");
-}

@@ -10,8 +10,11 @@ pub enum ScoreError {
         /// The matrix.
         name: String,
         /// Its type.
-        found: crate::FloatType,
+        found: crate::Dtype,
     },
+    /// Elements of a dtype that is not scored.
+    #[error("dtype {0:?} is not supported; F32, F16 or BF16 is needed")]
+    UnsupportedDtype(crate::Dtype),
     /// A matrix with another number of norm vectors than the first.
     #[error("{name} has {found} norm vectors, {expected} are needed")]
     StatisticCount {
@@ -110,9 +113,6 @@ pub enum ScoreError {
     /// Statistics that cannot be added up.
     #[error("statistics cannot be merged: {0}")]
     CannotMerge(String),
-    /// A statistics file that breaks the format.
-    #[error("statistics file: {0}")]
-    File(String),
     /// Masks were refused.
     #[error(transparent)]
     Mask(#[from] mathneuro_mask::MaskError),

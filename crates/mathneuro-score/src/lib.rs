@@ -41,11 +41,13 @@ mod top_k;
 mod weights;
 
 pub use error::{Result, ScoreError};
-pub use norms::{ActivationNorms, NormsMeta, SiteNorms};
+pub use mathneuro_mask::Provenance;
+pub use mathneuro_mask::container::Dtype;
+pub use norms::{ActivationNorms, SiteNorms};
 pub use random::random_control;
 pub use reference::ReferenceBf16;
-pub use rule::{ComparisonGroup, ScoreRule, keep_count};
+pub use rule::{ComparisonGroup, K, ScoreRule, keep_count};
 pub use squares::accumulate_squares;
 pub use text_norms::TextNorms;
 pub use top_k::{isolate, isolate_set, top_k, top_k_each, top_k_set};
-pub use weights::{FloatType, WeightMatrix, Weights};
+pub use weights::{WeightMatrix, Weights};

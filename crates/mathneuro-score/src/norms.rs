@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use serde::{Deserialize, Serialize};
+use mathneuro_mask::Provenance;
 
 use crate::error::{Result, ScoreError};
 
@@ -17,27 +17,6 @@ pub struct SiteNorms {
     pub tokens: u64,
 }
 
-/// What statistics were made from.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-#[non_exhaustive]
-pub struct NormsMeta {
-    /// The model, as the user named it.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub model: Option<String>,
-    /// The fingerprint of its checkpoint.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub fingerprint: Option<String>,
-    /// Where the texts came from.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub data: Option<String>,
-    /// A hash of the texts.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub data_hash: Option<String>,
-    /// Anything else, by name: options, seed, number format.
-    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    pub extra: BTreeMap<String, String>,
-}
-
 /// Activation norms of a set of texts (paper, section 3): all that a score needs to know of the texts.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct ActivationNorms {
@@ -46,14 +25,14 @@ pub struct ActivationNorms {
     texts: u64,
     skipped: u64,
     truncated: u64,
-    meta: NormsMeta,
+    provenance: Provenance,
 }
 
 impl ActivationNorms {
-    /// Statistics of no site and no text.
-    pub fn new(meta: NormsMeta) -> Self {
+    /// Norms of no site and no text.
+    pub fn new(provenance: Provenance) -> Self {
         Self {
-            meta,
+            provenance,
             ..Self::default()
         }
     }
@@ -148,14 +127,14 @@ impl ActivationNorms {
         self.truncated
     }
 
-    /// What the statistics were made from.
-    pub fn meta(&self) -> &NormsMeta {
-        &self.meta
+    /// The model, data and options that the norms were made from.
+    pub fn provenance(&self) -> &Provenance {
+        &self.provenance
     }
 
-    /// What the statistics were made from, to be changed.
-    pub fn meta_mut(&mut self) -> &mut NormsMeta {
-        &mut self.meta
+    /// The model, data and options, to be changed.
+    pub fn provenance_mut(&mut self) -> &mut Provenance {
+        &mut self.provenance
     }
 
     /// Adds the statistics of other texts of the same model: norms, tokens and counts add up, wherever they were made.
@@ -165,13 +144,10 @@ impl ActivationNorms {
     /// statistics are then unchanged.
     pub fn merge(&mut self, other: &Self) -> Result<()> {
         let refuse = |reason: String| Err(ScoreError::CannotMerge(reason));
-        if self.meta.fingerprint != other.meta.fingerprint {
-            let show = |meta: &NormsMeta| meta.fingerprint.clone().unwrap_or("none".to_owned());
-            return refuse(format!(
-                "fingerprints {} and {}",
-                show(&self.meta),
-                show(&other.meta)
-            ));
+        let fingerprint = |norms: &Self| norms.provenance.fingerprint.clone();
+        if fingerprint(self) != fingerprint(other) {
+            let show = |norms| fingerprint(norms).unwrap_or_else(|| "none".to_owned());
+            return refuse(format!("fingerprints {} and {}", show(self), show(other)));
         }
         let sides = [
             ("first", &self.sites, &other.sites),
@@ -211,16 +187,15 @@ impl ActivationNorms {
             left.tokens += right.tokens;
         }
         self.count_texts(other.texts, other.skipped, other.truncated);
-        if self.meta.data != other.meta.data {
-            let both = [self.meta.data.take(), other.meta.data.clone()];
-            self.meta.data = Some(both.into_iter().flatten().collect::<Vec<_>>().join(" + "));
+        let (left, right) = (&self.provenance, &other.provenance);
+        let mut provenance = left.common(right);
+        provenance.model.clone_from(&left.model);
+        if left.data != right.data {
+            let both = [&left.data, &right.data].into_iter().flatten();
+            let both: Vec<&str> = both.map(String::as_str).collect();
+            provenance.data = Some(both.join(" + "));
         }
-        if self.meta.data_hash != other.meta.data_hash {
-            self.meta.data_hash = None;
-        }
-        self.meta
-            .extra
-            .retain(|name, value| other.meta.extra.get(name) == Some(value));
+        self.provenance = provenance;
         Ok(())
     }
 }

@@ -9,7 +9,8 @@ use rand_chacha::ChaCha8Rng;
 /// What an edit of these weights does is what *any* weights of that number and place would do. A matrix's draw depends
 /// only on the seed and its name: neither on other matrices nor on threads.
 pub fn random_control(masks: &MaskSet, seed: u64) -> MaskSet {
-    let mut meta = masks.meta().clone().with_seed(seed);
+    let mut meta = masks.meta().clone();
+    meta.provenance.seed = Some(seed);
     meta.formula = meta
         .formula
         .map(|formula| format!("random like ({formula})"));

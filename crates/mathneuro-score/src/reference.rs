@@ -2,12 +2,13 @@
 
 use half::bf16;
 use mathneuro_mask::ParamMask;
+use mathneuro_mask::container::Dtype;
 use rayon::prelude::*;
 
 use crate::error::{Result, ScoreError};
 use crate::rule::{ComparisonGroup, ScoreRule};
 use crate::top_k::top_k;
-use crate::weights::{FloatType, WeightMatrix, Weights};
+use crate::weights::{WeightMatrix, Weights};
 
 /// Elements that one task works on.
 const CHUNK: usize = 1 << 16;
@@ -30,10 +31,10 @@ impl<'a> ReferenceBf16<'a> {
     /// # Errors
     /// [`ScoreError::NotBf16`]: the script runs on bf16 models; [`ScoreError::InvalidWeight`] for a NaN or infinite weight.
     pub fn new(matrix: WeightMatrix<'a>) -> Result<Self> {
-        if matrix.weights().float_type() != FloatType::BF16 {
+        if matrix.weights().dtype() != Dtype::BF16 {
             return Err(ScoreError::NotBf16 {
                 name: matrix.name().to_owned(),
-                found: matrix.weights().float_type(),
+                found: matrix.weights().dtype(),
             });
         }
         for (index, weight) in matrix.weights().bytes().chunks_exact(2).enumerate() {

@@ -50,6 +50,57 @@ impl fmt::Display for ComparisonGroup {
     }
 }
 
+/// The fraction of each comparison group that counts as important: one K, or one for the skill and one for the general
+/// sets (`p` and `q` of Wei et al. 2024).
+///
+/// ```
+/// use mathneuro_score::K;
+///
+/// assert_eq!(K::from(0.01), K { skill: 0.01, general: 0.01 });
+/// assert_eq!(K::from((0.01, 0.05)).to_string(), "0.01-0.05");
+/// assert_eq!(K::from(0.01).to_string(), "0.01");
+/// ```
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct K {
+    /// The fraction of the skill's top set, in [0, 1].
+    pub skill: f64,
+    /// The fraction of each general top set, which is subtracted, in [0, 1].
+    pub general: f64,
+}
+
+impl K {
+    /// The general fraction where it is not the skill's: what [`MaskMeta::general_k`](mathneuro_mask::MaskMeta::general_k)
+    /// holds.
+    pub fn distinct_general(self) -> Option<f64> {
+        (self.general != self.skill).then_some(self.general)
+    }
+}
+
+impl From<f64> for K {
+    fn from(k: f64) -> Self {
+        Self {
+            skill: k,
+            general: k,
+        }
+    }
+}
+
+impl From<(f64, f64)> for K {
+    fn from((skill, general): (f64, f64)) -> Self {
+        Self { skill, general }
+    }
+}
+
+/// `0.01`, or `0.01-0.05` where the general fraction is another one.
+impl fmt::Display for K {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.distinct_general() {
+            None => self.skill.fmt(f),
+            Some(general) => write!(f, "{}-{general}", self.skill),
+        }
+    }
+}
+
 /// The number of weights that a K keeps out of `numel`: `floor(numel * K)`, in f64.
 ///
 /// # Errors

@@ -1,9 +1,9 @@
 //! The selection calls.
 
-use mathneuro_mask::{MaskMeta, MaskSet, ParamMask};
+use mathneuro_mask::{MaskMeta, MaskSet, ParamMask, Provenance};
 
 use crate::error::{Result, ScoreError};
-use crate::rule::{ComparisonGroup, ScoreRule, keep_count};
+use crate::rule::{ComparisonGroup, K, ScoreRule, keep_count};
 use crate::select::part::Part;
 use crate::select::{Want, select, select_rows};
 use crate::weights::WeightMatrix;
@@ -44,7 +44,7 @@ pub fn top_k_each(
     let part = Part::new(matrix, norms, rule)?;
     match group {
         ComparisonGroup::PerMatrix => {
-            let keeps = keep_counts(matrix.len(), ks)?;
+            let keeps = vec![keep_counts(matrix.len(), ks)?; norms.len()];
             let masks = select(&[part], &keeps, Want::Tops)?;
             let mut masks = masks.into_iter().flatten();
             Ok(norms
@@ -63,7 +63,8 @@ pub fn top_k_each(
 }
 
 /// The weights of one matrix that are important for a skill and not in general: for every K, `top_K(skill)` without the
-/// `top_K` of any general norm vector (paper, section 3).
+/// `top_K` of any general norm vector (paper, section 3). A [`K`] may have another fraction for the general vectors. Without
+/// general vectors the result is `top_K(skill)`.
 ///
 /// The same as [`top_k_each`] and [`ParamMask::and_not`], without ever writing the top sets.
 ///
@@ -73,22 +74,23 @@ pub fn isolate(
     matrix: &WeightMatrix<'_>,
     skill: &[f64],
     general: &[&[f64]],
-    ks: &[f64],
+    ks: &[impl Into<K> + Copy],
     rule: ScoreRule,
     group: ComparisonGroup,
 ) -> Result<Vec<ParamMask>> {
-    let norms: Vec<&[f64]> = std::iter::once(skill)
-        .chain(general.iter().copied())
-        .collect();
     if group == ComparisonGroup::PerMatrix {
+        let norms: Vec<&[f64]> = std::iter::once(skill)
+            .chain(general.iter().copied())
+            .collect();
         let part = Part::new(matrix, &norms, rule)?;
-        let masks = select(&[part], &keep_counts(matrix.len(), ks)?, Want::Isolated)?;
+        let keeps = keep_lists(matrix.len(), ks, norms.len())?;
+        let masks = select(&[part], &keeps, Want::Isolated)?;
         return Ok(masks.into_iter().flatten().collect());
     }
-    let mut tops = top_k_each(matrix, &norms, ks, rule, group)?.into_iter();
-    let mut isolated = tops.next().unwrap_or_default();
-    for general in tops {
-        for (mask, top) in isolated.iter_mut().zip(&general) {
+    let (skill_ks, general_ks) = split(ks);
+    let mut isolated = top_k(matrix, skill, &skill_ks, rule, group)?;
+    for tops in top_k_each(matrix, general, &general_ks, rule, group)? {
+        for (mask, top) in isolated.iter_mut().zip(&tops) {
             mask.and_not_assign(top)?;
         }
     }
@@ -121,7 +123,7 @@ pub fn top_k_set(
 /// As [`isolate`], matrices with different numbers of norm vectors, and a name that comes twice.
 pub fn isolate_set(
     matrices: &[(WeightMatrix<'_>, Vec<&[f64]>)],
-    ks: &[f64],
+    ks: &[impl Into<K> + Copy],
     rule: ScoreRule,
     group: ComparisonGroup,
 ) -> Result<Vec<MaskSet>> {
@@ -130,21 +132,24 @@ pub fn isolate_set(
 
 fn sets_of(
     matrices: &[(WeightMatrix<'_>, Vec<&[f64]>)],
-    ks: &[f64],
+    ks: &[impl Into<K> + Copy],
     rule: ScoreRule,
     group: ComparisonGroup,
     want: Want,
 ) -> Result<Vec<MaskSet>> {
+    let expected = matrices.first().map_or(0, |(_, norms)| norms.len());
     let mut sets: Vec<MaskSet> = ks
         .iter()
         .map(|&k| {
-            let mut meta = MaskMeta::default().with_k(k);
-            meta.extra.insert("rule".to_owned(), rule.to_string());
-            meta.extra.insert("group".to_owned(), group.to_string());
+            let made = Provenance::default()
+                .with_extra("rule", rule.to_string())
+                .with_extra("group", group.to_string());
+            let k: K = k.into();
+            let mut meta = MaskMeta::from(made).with_k(k.skill);
+            meta.general_k = k.distinct_general().filter(|_| expected > 1);
             MaskSet::new(meta)
         })
         .collect();
-    let expected = matrices.first().map_or(0, |(_, norms)| norms.len());
     for (matrix, norms) in matrices {
         if norms.is_empty() || norms.len() != expected {
             return Err(ScoreError::StatisticCount {
@@ -160,7 +165,7 @@ fn sets_of(
             parts.push(Part::new(matrix, norms, rule)?);
         }
         let numel = matrices.iter().map(|(matrix, _)| matrix.len()).sum();
-        let masks = select(&parts, &keep_counts(numel, ks)?, want)?;
+        let masks = select(&parts, &keep_lists(numel, ks, expected)?, want)?;
         for (set, masks) in sets.iter_mut().zip(masks) {
             for ((matrix, _), mask) in matrices.iter().zip(masks) {
                 set.insert(matrix.name(), &[matrix.rows(), matrix.cols()], mask)?;
@@ -179,4 +184,28 @@ fn sets_of(
 
 fn keep_counts(numel: usize, ks: &[f64]) -> Result<Vec<usize>> {
     ks.iter().map(|&k| keep_count(numel, k)).collect()
+}
+
+/// The fractions of the skill and those of the general sets.
+fn split(ks: &[impl Into<K> + Copy]) -> (Vec<f64>, Vec<f64>) {
+    ks.iter()
+        .map(|&k| {
+            let K { skill, general } = k.into();
+            (skill, general)
+        })
+        .unzip()
+}
+
+/// How many to keep for each K: the skill's list, then one for each general set.
+fn keep_lists(
+    numel: usize,
+    ks: &[impl Into<K> + Copy],
+    statistics: usize,
+) -> Result<Vec<Vec<usize>>> {
+    let (skill, general) = split(ks);
+    let mut lists = vec![keep_counts(numel, &general)?; statistics];
+    if let Some(first) = lists.first_mut() {
+        *first = keep_counts(numel, &skill)?;
+    }
+    Ok(lists)
 }

@@ -1,25 +1,21 @@
 //! Borrowed weights: slices of f32, f16 or bf16, or the bytes of a mapped file.
 
 use half::{bf16, f16};
+use mathneuro_mask::container::Dtype;
 use ndarray::ArrayView2;
 
 use crate::error::{Result, ScoreError};
 
-/// The float types that weights and activations come in.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-#[non_exhaustive]
-pub enum FloatType {
-    /// 32-bit.
+/// The dtypes that are scored.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Float {
     F32,
-    /// IEEE half.
     F16,
-    /// bfloat16.
     BF16,
 }
 
-impl FloatType {
-    /// Bytes of one element.
-    pub fn size(self) -> usize {
+impl Float {
+    fn size(self) -> usize {
         match self {
             Self::F32 => 4,
             Self::F16 | Self::BF16 => 2,
@@ -31,15 +27,22 @@ impl FloatType {
 #[derive(Debug, Clone, Copy)]
 pub struct Weights<'a> {
     bytes: &'a [u8],
-    float: FloatType,
+    float: Float,
 }
 
 impl<'a> Weights<'a> {
     /// Elements from their bytes, which need not be aligned (tensors of a mapped file may not be).
     ///
     /// # Errors
-    /// [`ScoreError::ByteCount`] when the bytes are not whole elements.
-    pub fn from_bytes(float: FloatType, bytes: &'a [u8]) -> Result<Self> {
+    /// [`ScoreError::UnsupportedDtype`] for another dtype than F32, F16 and BF16, [`ScoreError::ByteCount`] when the bytes
+    /// are not whole elements.
+    pub fn from_bytes(dtype: Dtype, bytes: &'a [u8]) -> Result<Self> {
+        let float = match dtype {
+            Dtype::F32 => Float::F32,
+            Dtype::F16 => Float::F16,
+            Dtype::BF16 => Float::BF16,
+            other => return Err(ScoreError::UnsupportedDtype(other)),
+        };
         if !bytes.len().is_multiple_of(float.size()) {
             return Err(ScoreError::ByteCount {
                 bytes: bytes.len(),
@@ -59,8 +62,16 @@ impl<'a> Weights<'a> {
         self.bytes.is_empty()
     }
 
-    /// The element type.
-    pub fn float_type(&self) -> FloatType {
+    /// The dtype of the elements.
+    pub fn dtype(&self) -> Dtype {
+        match self.float {
+            Float::F32 => Dtype::F32,
+            Float::F16 => Dtype::F16,
+            Float::BF16 => Dtype::BF16,
+        }
+    }
+
+    pub(crate) fn float(&self) -> Float {
         self.float
     }
 
@@ -75,9 +86,9 @@ impl<'a> Weights<'a> {
         let start = index.checked_mul(size)?;
         let bytes = self.bytes.get(start..start.checked_add(size)?)?;
         Some(match self.float {
-            FloatType::F32 => F32::read(bytes),
-            FloatType::F16 => F16::read(bytes),
-            FloatType::BF16 => BF16::read(bytes),
+            Float::F32 => F32::read(bytes),
+            Float::F16 => F16::read(bytes),
+            Float::BF16 => BF16::read(bytes),
         })
     }
 
@@ -95,7 +106,7 @@ impl<'a> From<&'a [f32]> for Weights<'a> {
     fn from(values: &'a [f32]) -> Self {
         Self {
             bytes: bytemuck::cast_slice(values),
-            float: FloatType::F32,
+            float: Float::F32,
         }
     }
 }
@@ -104,7 +115,7 @@ impl<'a> From<&'a [f16]> for Weights<'a> {
     fn from(values: &'a [f16]) -> Self {
         Self {
             bytes: bytemuck::cast_slice(values),
-            float: FloatType::F16,
+            float: Float::F16,
         }
     }
 }
@@ -113,7 +124,7 @@ impl<'a> From<&'a [bf16]> for Weights<'a> {
     fn from(values: &'a [bf16]) -> Self {
         Self {
             bytes: bytemuck::cast_slice(values),
-            float: FloatType::BF16,
+            float: Float::BF16,
         }
     }
 }
@@ -176,10 +187,10 @@ impl<E: Element> Element for Finite<E> {
 /// Calls a generic function with the element type of some weights.
 macro_rules! by_type {
     ($weights:expr, $call:ident ( $($argument:expr),* )) => {
-        match $weights.float_type() {
-            $crate::weights::FloatType::F32 => $call::<$crate::weights::F32>($($argument),*),
-            $crate::weights::FloatType::F16 => $call::<$crate::weights::F16>($($argument),*),
-            $crate::weights::FloatType::BF16 => $call::<$crate::weights::BF16>($($argument),*),
+        match $weights.float() {
+            $crate::weights::Float::F32 => $call::<$crate::weights::F32>($($argument),*),
+            $crate::weights::Float::F16 => $call::<$crate::weights::F16>($($argument),*),
+            $crate::weights::Float::BF16 => $call::<$crate::weights::BF16>($($argument),*),
         }
     };
 }
@@ -188,23 +199,23 @@ pub(crate) use by_type;
 /// The same for a part, whose rule may leave the weights out.
 macro_rules! by_element {
     ($part:expr, $call:ident ( $($argument:expr),* )) => {
-        match ($part.weights.float_type(), $part.norms_only) {
-            ($crate::weights::FloatType::F32, false) => {
+        match ($part.weights.float(), $part.norms_only) {
+            ($crate::weights::Float::F32, false) => {
                 $call::<$crate::weights::F32>($($argument),*)
             }
-            ($crate::weights::FloatType::F16, false) => {
+            ($crate::weights::Float::F16, false) => {
                 $call::<$crate::weights::F16>($($argument),*)
             }
-            ($crate::weights::FloatType::BF16, false) => {
+            ($crate::weights::Float::BF16, false) => {
                 $call::<$crate::weights::BF16>($($argument),*)
             }
-            ($crate::weights::FloatType::F32, true) => {
+            ($crate::weights::Float::F32, true) => {
                 $call::<$crate::weights::Finite<$crate::weights::F32>>($($argument),*)
             }
-            ($crate::weights::FloatType::F16, true) => {
+            ($crate::weights::Float::F16, true) => {
                 $call::<$crate::weights::Finite<$crate::weights::F16>>($($argument),*)
             }
-            ($crate::weights::FloatType::BF16, true) => {
+            ($crate::weights::Float::BF16, true) => {
                 $call::<$crate::weights::Finite<$crate::weights::BF16>>($($argument),*)
             }
         }

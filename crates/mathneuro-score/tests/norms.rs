@@ -4,9 +4,9 @@
 #![allow(clippy::unwrap_used)]
 
 use half::{bf16, f16};
-use mathneuro_mask::{MaskMeta, MaskSet, ParamMask};
+use mathneuro_mask::{MaskError, MaskMeta, MaskSet, ParamMask};
 use mathneuro_score::{
-    ActivationNorms, FloatType, NormsMeta, ScoreError, SiteNorms, Weights, accumulate_squares,
+    ActivationNorms, Dtype, Provenance, ScoreError, SiteNorms, Weights, accumulate_squares,
     random_control,
 };
 use proptest::collection::vec;
@@ -20,8 +20,8 @@ fn site(weights: &[&str], norms: &[f64], tokens: u64) -> SiteNorms {
     }
 }
 
-fn meta(data: &str) -> NormsMeta {
-    let mut meta = NormsMeta::default();
+fn meta(data: &str) -> Provenance {
+    let mut meta = Provenance::default();
     meta.model = Some("some/model".to_owned());
     meta.fingerprint = Some("sha256:aa".to_owned());
     meta.data = Some(data.to_owned());
@@ -154,12 +154,12 @@ fn merge_says_what_both_were_made_from() {
         stats("b.jsonl", &[1.0], &[1.0], 1),
     );
     let sum = merged(&a, &b);
-    assert_eq!(sum.meta().model.as_deref(), Some("some/model"));
-    assert_eq!(sum.meta().fingerprint.as_deref(), Some("sha256:aa"));
-    assert_eq!(sum.meta().data.as_deref(), Some("a.jsonl + b.jsonl"));
-    assert_eq!(sum.meta().data_hash, None);
-    assert_eq!(sum.meta().extra["dtype"], "bf16");
-    assert!(!sum.meta().extra.contains_key("file"));
+    assert_eq!(sum.provenance().model.as_deref(), Some("some/model"));
+    assert_eq!(sum.provenance().fingerprint.as_deref(), Some("sha256:aa"));
+    assert_eq!(sum.provenance().data.as_deref(), Some("a.jsonl + b.jsonl"));
+    assert_eq!(sum.provenance().data_hash, None);
+    assert_eq!(sum.provenance().extra["dtype"], "bf16");
+    assert!(!sum.provenance().extra.contains_key("file"));
 }
 
 #[test]
@@ -175,12 +175,12 @@ fn merge_refuses_what_does_not_add_up() {
     let cases: [(&str, ActivationNorms); 7] = [
         ("fingerprints sha256:aa and sha256:bb", {
             let mut other = base.clone();
-            other.meta_mut().fingerprint = Some("sha256:bb".to_owned());
+            other.provenance_mut().fingerprint = Some("sha256:bb".to_owned());
             other
         }),
         ("fingerprints sha256:aa and none", {
             let mut other = base.clone();
-            other.meta_mut().fingerprint = None;
+            other.provenance_mut().fingerprint = None;
             other
         }),
         (
@@ -277,7 +277,7 @@ impl File {
 
     fn problem(&self) -> String {
         match self.read() {
-            Err(ScoreError::File(problem)) => problem,
+            Err(ScoreError::Mask(MaskError::InvalidFile { problem, .. })) => problem,
             other => panic!("{other:?}"),
         }
     }
@@ -296,7 +296,7 @@ fn file_written_by_hand_is_read() {
         ],
         [3, 1, 0]
     );
-    assert_eq!(stats.meta().model.as_deref(), Some("m"));
+    assert_eq!(stats.provenance().model.as_deref(), Some("m"));
 }
 
 #[test]
@@ -305,7 +305,7 @@ fn truncated_file() {
     for len in 0..bytes.len() {
         let result = ActivationNorms::from_bytes(&bytes[..len]);
         assert!(
-            matches!(result, Err(ScoreError::File(_))),
+            matches!(result, Err(ScoreError::Mask(MaskError::InvalidFile { .. }))),
             "{len}: {result:?}"
         );
     }
@@ -313,7 +313,7 @@ fn truncated_file() {
     longer.push(0);
     assert!(matches!(
         ActivationNorms::from_bytes(&longer),
-        Err(ScoreError::File(_))
+        Err(ScoreError::Mask(MaskError::InvalidFile { .. }))
     ));
 }
 
@@ -355,10 +355,15 @@ fn bad_metadata() {
     file.header.as_object_mut().unwrap().remove("__metadata__");
     assert_eq!(file.problem(), "no metadata");
     for (name, value) in [("format", "mathneuro-mask"), ("version", "2")] {
-        let problem = File::new().metadata(name, value).problem();
+        let error = File::new().metadata(name, value).read().unwrap_err();
         assert!(
-            problem.contains("`mathneuro-norms` version `1` is needed"),
-            "{problem}"
+            error
+                .to_string()
+                .starts_with("mathneuro-norms file: the file's ")
+        );
+        assert!(
+            error.to_string().contains(&format!("is `{value}`")),
+            "{error}"
         );
     }
     for (name, value) in [
@@ -395,21 +400,24 @@ fn a_name_that_no_file_can_hold() {
     stats
         .insert_site("__metadata__", SiteNorms::default())
         .unwrap();
-    assert!(matches!(stats.to_bytes(), Err(ScoreError::File(_))));
+    assert!(matches!(
+        stats.to_bytes(),
+        Err(ScoreError::Mask(MaskError::InvalidFile { .. }))
+    ));
 }
 
-fn encode(float: FloatType, values: &[f32]) -> (Vec<u8>, Vec<f32>) {
+fn encode(float: Dtype, values: &[f32]) -> (Vec<u8>, Vec<f32>) {
     match float {
-        FloatType::F32 => (
+        Dtype::F32 => (
             values.iter().flat_map(|v| v.to_le_bytes()).collect(),
             values.to_vec(),
         ),
-        FloatType::F16 => values
+        Dtype::F16 => values
             .iter()
             .map(|&v| f16::from_f32(v))
             .map(|v| (v.to_le_bytes(), v.to_f32()))
             .fold(Default::default(), push),
-        FloatType::BF16 => values
+        Dtype::BF16 => values
             .iter()
             .map(|&v| bf16::from_f32(v))
             .map(|v| (v.to_le_bytes(), v.to_f32()))
@@ -456,7 +464,7 @@ fn squares_are_those_of_a_naive_loop_for_any_size_and_number_of_threads() {
         (33, 2049),
         (3, 50_000),
     ];
-    for float in [FloatType::F32, FloatType::F16, FloatType::BF16] {
+    for float in [Dtype::F32, Dtype::F16, Dtype::BF16] {
         for (tokens, hidden) in sizes {
             let values: Vec<f32> = (0..tokens * hidden)
                 .map(|i| ((i * 2_654_435_761usize) >> 7 & 0xFFFF) as f32 / 4096.0 - 8.0)
@@ -484,13 +492,13 @@ fn squares_are_those_of_a_naive_loop_for_any_size_and_number_of_threads() {
 
 #[test]
 fn squares_of_unaligned_bytes() {
-    let (bytes, values) = encode(FloatType::F32, &[1.0, -2.0, 3.0, 0.5]);
+    let (bytes, values) = encode(Dtype::F32, &[1.0, -2.0, 3.0, 0.5]);
     let mut expected = vec![0.0; 2];
     naive_squares(&values, &mut expected);
     for shift in 1..4 {
         let mut shifted = vec![0xFF; shift];
         shifted.extend_from_slice(&bytes);
-        let x = Weights::from_bytes(FloatType::F32, &shifted[shift..]).unwrap();
+        let x = Weights::from_bytes(Dtype::F32, &shifted[shift..]).unwrap();
         let mut acc = vec![0.0; 2];
         accumulate_squares(x, &mut acc).unwrap();
         assert_eq!(acc, expected);
@@ -512,10 +520,9 @@ fn squares_of_broken_rows_are_refused() {
 }
 
 fn set_of(entries: &[(&str, &[usize], ParamMask)]) -> MaskSet {
-    let meta = MaskMeta::default()
+    let meta = MaskMeta::from(Provenance::default().with_fingerprint("sha256:aa"))
         .with_k(0.1)
-        .with_formula("math - race")
-        .with_fingerprint("sha256:aa");
+        .with_formula("math - race");
     let mut set = MaskSet::new(meta);
     for (name, shape, mask) in entries {
         set.insert(*name, shape, mask.clone()).unwrap();
@@ -542,9 +549,12 @@ fn random_control_keeps_counts_and_shapes() {
             assert_eq!((name, shape, mask.count()), (of, shaped, drawn.count()));
         }
         assert_eq!(control.len(), masks.len());
-        assert_eq!(control.meta().seed, Some(seed));
+        assert_eq!(control.meta().provenance.seed, Some(seed));
         assert_eq!(control.meta().k, Some(0.1));
-        assert_eq!(control.meta().fingerprint.as_deref(), Some("sha256:aa"));
+        assert_eq!(
+            control.meta().provenance.fingerprint.as_deref(),
+            Some("sha256:aa")
+        );
         assert_eq!(
             control.meta().formula.as_deref(),
             Some("random like (math - race)")

@@ -4,7 +4,7 @@
 
 use half::bf16;
 use mathneuro_score::{
-    ActivationNorms, NormsMeta, ReferenceBf16, ScoreError, SiteNorms, TextNorms, WeightMatrix,
+    ActivationNorms, Provenance, ReferenceBf16, ScoreError, SiteNorms, TextNorms, WeightMatrix,
 };
 
 const WEIGHTS: [f32; 12] = [
@@ -92,7 +92,7 @@ fn six_hundred_copies_count_exactly_twice_three_hundred() {
 
     let stats = |count: usize| {
         let one = || {
-            let mut stats = ActivationNorms::new(NormsMeta::default());
+            let mut stats = ActivationNorms::new(Provenance::default());
             let site = SiteNorms {
                 weights: vec!["w".to_owned()],
                 norms: norms.iter().map(|&norm| f64::from(norm)).collect(),

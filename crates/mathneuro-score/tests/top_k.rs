@@ -7,13 +7,13 @@
 use half::{bf16, f16};
 use mathneuro_mask::{MaskError, ParamMask};
 use mathneuro_score::{
-    ComparisonGroup, FloatType, ScoreError, ScoreRule, WeightMatrix, Weights, keep_count, top_k,
+    ComparisonGroup, Dtype, ScoreError, ScoreRule, WeightMatrix, Weights, keep_count, top_k,
     top_k_set,
 };
 use proptest::collection::vec;
 use proptest::prelude::*;
 
-const TYPES: [FloatType; 3] = [FloatType::F32, FloatType::F16, FloatType::BF16];
+const TYPES: [Dtype; 3] = [Dtype::F32, Dtype::F16, Dtype::BF16];
 const RULES: [ScoreRule; 3] = [
     ScoreRule::WeightTimesNorm,
     ScoreRule::WeightMagnitude,
@@ -24,14 +24,14 @@ const RULES: [ScoreRule; 3] = [
 const CHUNK: usize = 1 << 18;
 
 /// The little-endian bytes of values in a type.
-fn encode(float: FloatType, values: &[f32]) -> Vec<u8> {
+fn encode(float: Dtype, values: &[f32]) -> Vec<u8> {
     match float {
-        FloatType::F32 => values.iter().flat_map(|v| v.to_le_bytes()).collect(),
-        FloatType::F16 => values
+        Dtype::F32 => values.iter().flat_map(|v| v.to_le_bytes()).collect(),
+        Dtype::F16 => values
             .iter()
             .flat_map(|&v| f16::from_f32(v).to_le_bytes())
             .collect(),
-        FloatType::BF16 => values
+        Dtype::BF16 => values
             .iter()
             .flat_map(|&v| bf16::from_f32(v).to_le_bytes())
             .collect(),
@@ -40,10 +40,10 @@ fn encode(float: FloatType, values: &[f32]) -> Vec<u8> {
 }
 
 /// What the type makes of the values.
-fn rounded(float: FloatType, values: &[f32]) -> Vec<f32> {
+fn rounded(float: Dtype, values: &[f32]) -> Vec<f32> {
     let round = |&v: &f32| match float {
-        FloatType::F16 => f16::from_f32(v).to_f32(),
-        FloatType::BF16 => bf16::from_f32(v).to_f32(),
+        Dtype::F16 => f16::from_f32(v).to_f32(),
+        Dtype::BF16 => bf16::from_f32(v).to_f32(),
         _ => v,
     };
     values.iter().map(round).collect()
@@ -93,7 +93,7 @@ fn check(rows: usize, cols: usize, values: &[f32], norms: &[f64]) {
     }
 }
 
-fn check_type(float: FloatType, rows: usize, cols: usize, values: &[f32], norms: &[f64]) {
+fn check_type(float: Dtype, rows: usize, cols: usize, values: &[f32], norms: &[f64]) {
     let numel = rows * cols;
     let bytes = encode(float, values);
     let values = rounded(float, values);
@@ -296,7 +296,7 @@ proptest! {
         // Any f16 that is finite: products with these norms stay in range.
         let values: Vec<f32> = bits.iter().map(|&bits| f16::from_bits(bits).to_f32())
             .map(|v| if v.is_finite() { v } else { 0.0 }).collect();
-        for float in [FloatType::F16, FloatType::F32] {
+        for float in [Dtype::F16, Dtype::F32] {
             check_type(float, rows, cols, &values, &norms);
         }
     }
@@ -327,7 +327,7 @@ proptest! {
 
 /// Oracle for sizes where a comparison of every K with a sort would take too long: the sort is done once.
 fn check_large(
-    float: FloatType,
+    float: Dtype,
     rows: usize,
     cols: usize,
     values: &[f32],
@@ -427,8 +427,8 @@ fn threads_do_not_matter() {
     let norms = norms(cols, 10);
     let few: Vec<f32> = noise(rows * cols, 11).map(|z| (z % 3) as f32).collect();
     for values in [&values, &few] {
-        let bytes = encode(FloatType::BF16, values);
-        let weights = Weights::from_bytes(FloatType::BF16, &bytes).unwrap();
+        let bytes = encode(Dtype::BF16, values);
+        let weights = Weights::from_bytes(Dtype::BF16, &bytes).unwrap();
         let a = WeightMatrix::new("a", rows, cols, weights).unwrap();
         let b = WeightMatrix::new("b", rows, cols, values.as_slice().into()).unwrap();
         for group in [
@@ -459,11 +459,11 @@ fn threads_do_not_matter() {
 #[test]
 fn global_over_matrices_of_different_types() {
     let shapes = [
-        ("c", 5, 33, FloatType::F32),
-        ("a", 1, 64, FloatType::BF16),
-        ("empty", 0, 4, FloatType::F32),
-        ("b", CHUNK / 64 + 1, 65, FloatType::F16),
-        ("d", 77, 1, FloatType::BF16),
+        ("c", 5, 33, Dtype::F32),
+        ("a", 1, 64, Dtype::BF16),
+        ("empty", 0, 4, Dtype::F32),
+        ("b", CHUNK / 64 + 1, 65, Dtype::F16),
+        ("d", 77, 1, Dtype::BF16),
     ];
     let few =
         |len: usize, seed| -> Vec<f32> { noise(len, seed).map(|z| (z % 4) as f32 - 1.0).collect() };
@@ -550,8 +550,8 @@ fn sets_are_those_of_each_matrix_and_say_how_they_were_made() {
                 );
             }
             assert_eq!(set.meta().k, Some(ks[index]));
-            assert_eq!(set.meta().extra["rule"], "weight-times-norm");
-            assert_eq!(set.meta().extra["group"], group.to_string());
+            assert_eq!(set.meta().provenance.extra["rule"], "weight-times-norm");
+            assert_eq!(set.meta().provenance.extra["group"], group.to_string());
         }
     }
     assert!(
@@ -698,13 +698,7 @@ fn k_out_of_range() {
 }
 
 /// The error of each group for one bad weight at `at`.
-fn weight_errors(
-    float: FloatType,
-    numel: usize,
-    cols: usize,
-    at: usize,
-    bad: f32,
-) -> Vec<ScoreError> {
+fn weight_errors(float: Dtype, numel: usize, cols: usize, at: usize, bad: f32) -> Vec<ScoreError> {
     let mut values = vec![0.5; numel];
     values[at] = bad;
     let bytes = encode(float, &values);
@@ -874,7 +868,7 @@ fn matrices_and_weights_that_do_not_fit() {
             Weights::from_bytes(float, &[0; 7]).unwrap_err(),
             ScoreError::ByteCount {
                 bytes: 7,
-                size: float.size()
+                size: float.bitsize() / 8
             }
         );
     }

@@ -62,10 +62,10 @@ struct Options {
 }
 
 /// One mask per part for each number to keep (and statistic): the top sets hold exactly that many elements over all
-/// parts together.
+/// parts together. `keeps` has a list for each statistic, all of one length.
 pub(crate) fn select(
     parts: &[Part<'_>],
-    keeps: &[usize],
+    keeps: &[Vec<usize>],
     want: Want,
 ) -> Result<Vec<Vec<ParamMask>>> {
     let options = Options {
@@ -77,20 +77,22 @@ pub(crate) fn select(
 
 fn select_with(
     parts: &[Part<'_>],
-    keeps: &[usize],
+    keeps: &[Vec<usize>],
     want: Want,
     options: Options,
-    brackets: impl Fn(&[Part<'_>], &[usize]) -> Vec<Vec<Bracket>>,
+    brackets: impl Fn(&[Part<'_>], &[Vec<usize>]) -> Vec<Vec<Bracket>>,
 ) -> Result<Vec<Vec<ParamMask>>> {
-    let statistics = parts.first().map_or(0, |part| part.statistics.len());
+    let statistics = keeps.len();
+    let ks = keeps.first().map_or(0, Vec::len);
     let total = parts.iter().map(Part::len).sum();
     let plans: Vec<Plan> = brackets(parts, keeps)
         .iter()
-        .map(|brackets| Plan::new(brackets, keeps, total))
+        .zip(keeps)
+        .map(|(brackets, keeps)| Plan::new(brackets, keeps, total))
         .collect();
     let outputs = match want {
-        Want::Tops => statistics * keeps.len(),
-        Want::Isolated => keeps.len(),
+        Want::Tops => statistics * ks,
+        Want::Isolated => ks,
     };
     let mut masks: Vec<Vec<Words>> = (0..outputs)
         .map(|_| {
@@ -109,9 +111,9 @@ fn select_with(
     }
 
     // One plane for each statistic and K.
-    let cuts: Vec<Option<Cut>> = (0..statistics * keeps.len())
+    let cuts: Vec<Option<Cut>> = (0..statistics * ks)
         .into_par_iter()
-        .map(|plane| settle(&chunks, plane, keeps[plane % keeps.len()]))
+        .map(|plane| settle(&chunks, plane, keeps[plane / ks][plane % ks]))
         .collect();
     masks
         .into_par_iter()
@@ -119,7 +121,7 @@ fn select_with(
         .map(|(output, mut words)| {
             let planes: Vec<usize> = match want {
                 Want::Tops => vec![output],
-                Want::Isolated => (0..statistics).map(|s| s * keeps.len() + output).collect(),
+                Want::Isolated => (0..statistics).map(|s| s * ks + output).collect(),
             };
             let cuts: Option<Vec<Cut>> = planes.iter().map(|&plane| cuts[plane]).collect();
             let Some(cuts) = cuts else {
@@ -248,10 +250,10 @@ fn decide(chunks: &[Scanned], plane: usize, cut: Cut, take_away: bool, words: &m
 
 /// The first plane without the others, each in three exact reads.
 #[cold]
-fn fall_back(parts: &[Part<'_>], keeps: &[usize], planes: &[usize]) -> Result<Vec<ParamMask>> {
+fn fall_back(parts: &[Part<'_>], keeps: &[Vec<usize>], planes: &[usize]) -> Result<Vec<ParamMask>> {
     let exact = |plane: usize| {
-        let (statistic, k) = (plane / keeps.len(), plane % keeps.len());
-        exact::select(parts, statistic, keeps[k])
+        let (statistic, k) = (plane / keeps[0].len(), plane % keeps[0].len());
+        exact::select(parts, statistic, keeps[statistic][k])
     };
     let mut masks = exact(planes[0])?;
     for &plane in &planes[1..] {

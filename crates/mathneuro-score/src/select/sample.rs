@@ -33,8 +33,8 @@ const BIN: u32 = 13;
 const DEVIATIONS: f64 = 3.5;
 
 /// For each statistic one bracket for each number to keep.
-pub(crate) fn brackets(parts: &[Part<'_>], keeps: &[usize]) -> Vec<Vec<Bracket>> {
-    let statistics = parts.first().map_or(0, |part| part.statistics.len());
+pub(crate) fn brackets(parts: &[Part<'_>], keeps: &[Vec<usize>]) -> Vec<Vec<Bracket>> {
+    let statistics = keeps.len();
     let total: usize = parts.iter().map(Part::len).sum();
     let stride = |wanted: usize| (total / wanted).max(1);
     let all = Bins {
@@ -46,9 +46,10 @@ pub(crate) fn brackets(parts: &[Part<'_>], keeps: &[usize]) -> Vec<Vec<Bracket>>
     let mut bins = everything.clone();
     if fine > 1 {
         // What lies far below every threshold need not be counted, and far above the highest key there is little.
-        let most = keeps.iter().copied().filter(|keep| *keep < total).max();
         let coarse = Sample::take(parts, &everything, stride(COARSE));
         for (statistic, bins) in bins.iter_mut().enumerate() {
+            let keeps = keeps[statistic].iter().copied();
+            let most = keeps.filter(|keep| *keep < total).max();
             let floor = coarse.bracket(statistic, most.unwrap_or(0), total, 3.0 * DEVIATIONS);
             let highest = coarse.counts[statistic]
                 .iter()
@@ -150,12 +151,12 @@ impl<'b> Sample<'b> {
         }
     }
 
-    fn brackets(&self, keeps: &[usize], total: usize) -> Vec<Vec<Bracket>> {
-        let of = |statistic| {
+    fn brackets(&self, keeps: &[Vec<usize>], total: usize) -> Vec<Vec<Bracket>> {
+        let of = |(statistic, keeps): (usize, &Vec<usize>)| {
             let bracket = |&keep| self.bracket(statistic, keep, total, DEVIATIONS);
             keeps.iter().map(bracket).collect()
         };
-        (0..self.bins.len()).map(of).collect()
+        keeps.iter().enumerate().map(of).collect()
     }
 
     /// The keys that the threshold of so many lies in.

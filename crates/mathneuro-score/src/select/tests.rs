@@ -9,10 +9,11 @@ use super::part::{INFINITE, Part};
 use super::sample::{Bracket, brackets};
 use super::scan::CHUNK;
 use super::{Options, Want, exact, select_with};
+use crate::Dtype;
 use crate::rule::ScoreRule;
-use crate::weights::{FloatType, WeightMatrix, Weights};
+use crate::weights::{WeightMatrix, Weights};
 
-const TYPES: [FloatType; 3] = [FloatType::F32, FloatType::F16, FloatType::BF16];
+const TYPES: [Dtype; 3] = [Dtype::F32, Dtype::F16, Dtype::BF16];
 
 fn instruction_sets() -> Vec<Isa> {
     let found: Vec<Isa> = Isa::ALL
@@ -23,11 +24,12 @@ fn instruction_sets() -> Vec<Isa> {
     found
 }
 
-fn encode(float: FloatType, values: &[f32]) -> Vec<u8> {
+fn encode(float: Dtype, values: &[f32]) -> Vec<u8> {
     let each = |value: &f32| match float {
-        FloatType::F32 => value.to_le_bytes().to_vec(),
-        FloatType::F16 => f16::from_f32(*value).to_le_bytes().to_vec(),
-        FloatType::BF16 => bf16::from_f32(*value).to_le_bytes().to_vec(),
+        Dtype::F32 => value.to_le_bytes().to_vec(),
+        Dtype::F16 => f16::from_f32(*value).to_le_bytes().to_vec(),
+        Dtype::BF16 => bf16::from_f32(*value).to_le_bytes().to_vec(),
+        other => panic!("{other:?}"),
     };
     values.iter().flat_map(each).collect()
 }
@@ -55,17 +57,17 @@ fn norms(len: usize, seed: u64) -> Vec<f64> {
 }
 
 /// The composition of what the oracle selects.
-fn expected(part: &Part<'_>, keeps: &[usize], want: Want) -> Vec<ParamMask> {
+fn expected(part: &Part<'_>, keeps: &[Vec<usize>], want: Want) -> Vec<ParamMask> {
     let parts = std::slice::from_ref(part);
     let tops: Vec<Vec<ParamMask>> = (0..part.statistics.len())
         .map(|statistic| {
             let one = |&keep: &usize| exact::select(parts, statistic, keep).unwrap();
-            keeps.iter().flat_map(one).collect()
+            keeps[statistic].iter().flat_map(one).collect()
         })
         .collect();
     match want {
         Want::Tops => tops.into_iter().flatten().collect(),
-        Want::Isolated => (0..keeps.len())
+        Want::Isolated => (0..keeps[0].len())
             .map(|k| {
                 tops[1..].iter().fold(tops[0][k].clone(), |mask, top| {
                     mask.and_not(&top[k]).unwrap()
@@ -82,6 +84,9 @@ fn check(rows: usize, cols: usize, weights: &[f32], rule: ScoreRule, chunks: &[u
     let mut keeps = vec![0, 1, numel / 20, numel / 1000, numel / 7, numel / 20];
     keeps.extend([numel / 2, numel - 1, numel]);
     keeps.retain(|&keep| keep <= numel);
+    // Another K for the second and the third.
+    let backwards: Vec<usize> = keeps.iter().rev().copied().collect();
+    let keeps = [keeps, backwards.clone(), backwards];
     for float in TYPES {
         let bytes = encode(float, weights);
         let matrix =
@@ -190,7 +195,7 @@ fn a_bracket_that_misses_costs_time_only() {
     let norms: Vec<&[f64]> = norms.iter().map(Vec::as_slice).collect();
     let matrix = WeightMatrix::new("w", rows, cols, weights.as_slice().into()).unwrap();
     let part = Part::new(&matrix, &norms, ScoreRule::WeightTimesNorm).unwrap();
-    let keeps = [1, 50, 500];
+    let keeps = [vec![1, 50, 500], vec![1, 50, 500]];
     let options = Options {
         isa: Isa::active(),
         chunk: CHUNK,
@@ -208,8 +213,8 @@ fn a_bracket_that_misses_costs_time_only() {
         },
     ] {
         for want in [Want::Tops, Want::Isolated] {
-            let all = |parts: &[Part<'_>], keeps: &[usize]| {
-                vec![vec![wrong; keeps.len()]; parts[0].statistics.len()]
+            let all = |_: &[Part<'_>], keeps: &[Vec<usize>]| {
+                vec![vec![wrong; keeps[0].len()]; keeps.len()]
             };
             let parts = std::slice::from_ref(&part);
             let found = select_with(parts, &keeps, want, options, all).unwrap();
@@ -223,8 +228,8 @@ fn a_bracket_that_misses_costs_time_only() {
 fn brackets_hold_their_thresholds_and_little_else() {
     let (rows, cols) = (2000, 1024);
     let numel = rows * cols;
-    let bytes = encode(FloatType::BF16, &values(numel, 5));
-    let weights = Weights::from_bytes(FloatType::BF16, &bytes).unwrap();
+    let bytes = encode(Dtype::BF16, &values(numel, 5));
+    let weights = Weights::from_bytes(Dtype::BF16, &bytes).unwrap();
     let matrix = WeightMatrix::new("w", rows, cols, weights).unwrap();
     let norms = norms(cols, 1);
     let part = Part::new(&matrix, &[&norms], ScoreRule::WeightTimesNorm).unwrap();
@@ -236,7 +241,7 @@ fn brackets_hold_their_thresholds_and_little_else() {
     let mut within = 0;
     for (keep, bracket) in keeps
         .iter()
-        .zip(&brackets(std::slice::from_ref(&part), &keeps)[0])
+        .zip(&brackets(std::slice::from_ref(&part), &[keeps.to_vec()])[0])
     {
         let threshold = keys[keep - 1];
         assert!(
@@ -261,8 +266,8 @@ fn columns_that_weigh_more_do_not_mislead_the_sample() {
         (30_000, 70),
     ] {
         let numel = rows * cols;
-        let bytes = encode(FloatType::BF16, &values(numel, 5));
-        let weights = Weights::from_bytes(FloatType::BF16, &bytes).unwrap();
+        let bytes = encode(Dtype::BF16, &values(numel, 5));
+        let weights = Weights::from_bytes(Dtype::BF16, &bytes).unwrap();
         let matrix = WeightMatrix::new("w", rows, cols, weights).unwrap();
         // Single columns, and blocks of them as attention heads make them.
         let mut single = vec![1.0; cols];
@@ -273,7 +278,8 @@ fn columns_that_weigh_more_do_not_mislead_the_sample() {
             .collect();
         let part = Part::new(&matrix, &[&single, &blocks], ScoreRule::WeightTimesNorm).unwrap();
         let keeps = [0.0001, 0.001, 0.01, 0.05, 0.15, 0.4].map(|k| (numel as f64 * k) as usize);
-        let found = brackets(std::slice::from_ref(&part), &keeps);
+        let lists = [keeps.to_vec(), keeps.to_vec()];
+        let found = brackets(std::slice::from_ref(&part), &lists);
         for (statistic, found) in found.iter().enumerate() {
             let mut keys = Vec::new();
             part.visit::<crate::weights::BF16>(statistic, 0..numel, |_, key| keys.push(key));
