@@ -49,6 +49,28 @@ pub struct TensorView<'a> {
 }
 
 impl<'a> TensorView<'a> {
+    /// A tensor that is in no file: `bytes` are its elements, row-major and little-endian.
+    ///
+    /// # Errors
+    /// [`CheckpointError::ByteCount`] when the number of bytes is not that of the shape.
+    pub fn new(name: &'a str, dtype: Dtype, shape: &'a [usize], bytes: &'a [u8]) -> Result<Self> {
+        let mut sizes = shape.iter();
+        let bits = sizes.try_fold(dtype.bitsize(), |bits, &size| bits.checked_mul(size));
+        match bits.map(|bits| bits.div_ceil(8)) {
+            Some(expected) if expected == bytes.len() => Ok(Self {
+                name,
+                dtype,
+                shape,
+                bytes,
+            }),
+            expected => Err(CheckpointError::ByteCount {
+                name: name.to_owned(),
+                expected: expected.unwrap_or(usize::MAX),
+                found: bytes.len(),
+            }),
+        }
+    }
+
     /// The name, as in the file.
     pub fn name(&self) -> &'a str {
         self.name
@@ -118,14 +140,7 @@ impl<'a> TensorView<'a> {
     /// # Errors
     /// [`CheckpointError::ByteCount`] when the number of bytes differs.
     pub fn with_bytes(self, bytes: &'a [u8]) -> Result<Self> {
-        if bytes.len() != self.bytes.len() {
-            return Err(CheckpointError::ByteCount {
-                name: self.name.to_owned(),
-                expected: self.bytes.len(),
-                found: bytes.len(),
-            });
-        }
-        Ok(Self { bytes, ..self })
+        Self::new(self.name, self.dtype, self.shape, bytes)
     }
 }
 

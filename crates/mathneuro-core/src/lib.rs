@@ -56,7 +56,9 @@ pub use reference::isolate_reference_bf16;
 pub use sample::{draw_with_replacement, draw_without_replacement};
 
 pub use mathneuro_checkpoint::{self as checkpoint, Checkpoint};
-pub use mathneuro_edit::{self as edit, EditOptions, EditReport, Operation, edit_checkpoint};
+pub use mathneuro_edit::{
+    self as edit, EditOptions, EditReport, Operation, OperationRecord, edit_checkpoint,
+};
 pub use mathneuro_mask::{self as mask, MaskMeta, MaskSet, ParamMask, Provenance};
 pub use mathneuro_score::{
     self as score, ActivationNorms, ComparisonGroup, ScoreRule, WeightMatrix, Weights, keep_count,

@@ -7,10 +7,11 @@ use mathneuro_checkpoint::Checkpoint;
 use mathneuro_mask::MaskSet;
 
 use crate::error::Result;
+use crate::operation::{OperationRecord, folder_name};
 use crate::report::EditReport;
 
 /// The text of `README.md`: what was edited, how, from which weights, and how much of it took effect.
-pub(crate) fn model_card(
+pub fn model_card(
     source: &Checkpoint,
     masks: &MaskSet,
     report: &EditReport,
@@ -21,14 +22,8 @@ pub(crate) fn model_card(
         .config()
         .get("_name_or_path")
         .and_then(|name| name.as_str());
-    let folder = source
-        .dir()
-        .file_name()
-        .map(|name| name.to_string_lossy().into_owned());
-    let name = name
-        .filter(|name| !name.is_empty())
-        .map(str::to_owned)
-        .or(folder);
+    let name = name.filter(|name| !name.is_empty()).map(str::to_owned);
+    let name = name.or_else(|| folder_name(source));
     let name = name.unwrap_or_else(|| "unknown".to_owned());
     let totals = &report.totals;
     let meta = masks.meta();
@@ -59,6 +54,9 @@ pub(crate) fn model_card(
         row(what, value.replace('|', "\\|"));
     }
     row("original weights", format!("`{}`", source.fingerprint()?));
+    if let OperationRecord::ReplaceFrom { fingerprint, .. } = &report.operation {
+        row("replacement weights", format!("`{fingerprint}`"));
+    }
     row("tensors with a mask", report.tensors.len().to_string());
     row(
         "weights selected",
@@ -70,10 +68,13 @@ pub(crate) fn model_card(
         ),
     );
     row("weights changed", totals.changed.to_string());
-    row(
-        "unchanged by rounding",
-        totals.unchanged_by_rounding.to_string(),
-    );
+    let (unchanged, count) = match report.operation {
+        OperationRecord::Prune | OperationRecord::Scale(_) => {
+            ("unchanged by rounding", totals.unchanged_by_rounding)
+        }
+        _ => ("equal before", totals.already_equal),
+    };
+    row(unchanged, count.to_string());
     row("zero before", totals.already_zero.to_string());
     if let (Some(least), Some(most)) = (totals.min_factor, totals.max_factor) {
         row("realised factor", format!("{least} to {most}"));

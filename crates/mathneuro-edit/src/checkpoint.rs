@@ -6,20 +6,18 @@ use std::path::{Path, PathBuf};
 use mathneuro_checkpoint::{Checkpoint, CheckpointError, StagedDir, rewrite};
 use mathneuro_mask::MaskSet;
 
+use crate::bytes::{Edit, element_size};
 use crate::card::model_card;
 use crate::error::{EditError, Result};
 use crate::operation::Operation;
 use crate::report::{EditCounts, EditReport};
-use crate::slice::{apply_words, element_size};
 
 const CARD: &str = "README.md";
 
 /// How [`edit_checkpoint`] treats its input.
 #[derive(Debug, Clone, Default)]
-#[non_exhaustive]
 pub struct EditOptions {
-    /// Accept a mask that was made from other weights of the same shapes.
-    pub allow_fingerprint_mismatch: bool,
+    allow_fingerprint_mismatch: bool,
 }
 
 impl EditOptions {
@@ -48,10 +46,9 @@ pub fn edit_checkpoint(
     target: &Path,
     options: &EditOptions,
 ) -> Result<EditReport> {
-    operation.check()?;
-    check_masks(source, masks, options)?;
+    check_edit(source, masks, &operation, options)?;
     let stage = StagedDir::create(target)?;
-    let mut report = EditReport::new(operation);
+    let mut report = EditReport::new(operation.record()?);
     // A tensor without elements has no piece, but belongs in the report.
     for name in masks.names() {
         report.add(name, EditCounts::default());
@@ -59,14 +56,18 @@ pub fn edit_checkpoint(
     let wanted = |name: &str| masks.get(name).is_some();
     let left_out = rewrite(source, &stage, wanted, |piece| -> Result<()> {
         let tensor = piece.tensor;
-        let Some(mask) = masks.get(tensor.name()) else {
+        let (name, dtype) = (tensor.name(), tensor.dtype());
+        let Some(mask) = masks.get(name) else {
             return Ok(());
         };
-        let first = piece.offset / element_size(tensor.dtype())?;
-        let words = &mask.words()[first / 64..];
-        let counts = apply_words(operation, tensor.dtype(), piece.bytes, words)
-            .map_err(|error| error.located(tensor.name(), first))?;
-        report.add(tensor.name(), counts);
+        let size = element_size(name, dtype)?;
+        let edit = Edit::new(&operation, name, dtype, tensor.bytes().len())?;
+        let words = &mask.words()[piece.offset / size / 64..];
+        let edit = edit.starting_at(piece.offset, size);
+        report.add(name, edit.run(None, piece.bytes, words)?);
+        if let Operation::ReplaceFrom(donor) = &operation {
+            donor.release(name);
+        }
         Ok(())
     })?;
     write_card(source, masks, &stage, &report, &left_out)?;
@@ -74,38 +75,28 @@ pub fn edit_checkpoint(
     Ok(report)
 }
 
-/// Whether masks belong to a checkpoint: its tensors, their shapes, and, unless another is allowed, its fingerprint.
-/// [`edit_checkpoint`] asks this itself.
+/// Checks all that can be checked before a weight is changed: that the masks belong to the checkpoint (names, shapes, and,
+/// unless another is allowed, its fingerprint), that its dtypes can be edited, that the operation's number is finite in
+/// them, and that [`Operation::ReplaceFrom`] has every masked tensor in the same shape and dtype. [`edit_checkpoint`] calls
+/// it; for edits in memory it is the caller's to do.
 ///
 /// # Errors
-/// What does not belong, by name.
-pub fn check_masks(source: &Checkpoint, masks: &MaskSet, options: &EditOptions) -> Result<()> {
-    let missing: Vec<&str> = masks
-        .names()
-        .filter(|name| !source.contains(name))
-        .collect();
-    if !missing.is_empty() {
-        let shown = missing
-            .iter()
-            .take(10)
-            .copied()
-            .collect::<Vec<_>>()
-            .join(", ");
-        return Err(EditError::MissingTensors {
-            count: missing.len(),
-            names: shown,
-        });
+/// What does not fit, by name.
+pub fn check_edit(
+    source: &Checkpoint,
+    masks: &MaskSet,
+    operation: &Operation,
+    options: &EditOptions,
+) -> Result<()> {
+    check_tensors(source, masks)?;
+    if let Operation::ReplaceFrom(donor) = operation {
+        check_tensors(donor, masks)?;
     }
-    for (name, shape, _) in masks.iter() {
+    operation.check_number()?;
+    for name in masks.names() {
         let tensor = source.tensor(name)?;
-        if tensor.shape() != shape {
-            return Err(EditError::ShapeMismatch {
-                name: name.to_owned(),
-                expected: shape.to_vec(),
-                found: tensor.shape().to_vec(),
-            });
-        }
-        element_size(tensor.dtype()).map_err(|error| error.located(name, 0))?;
+        element_size(name, tensor.dtype())?;
+        Edit::new(operation, name, tensor.dtype(), tensor.bytes().len())?;
     }
     if let (Some(made_from), false) = (
         &masks.meta().provenance.fingerprint,
@@ -116,6 +107,33 @@ pub fn check_masks(source: &Checkpoint, masks: &MaskSet, options: &EditOptions) 
             return Err(EditError::FingerprintMismatch {
                 mask: made_from.clone(),
                 checkpoint: found.to_owned(),
+            });
+        }
+    }
+    Ok(())
+}
+
+/// Checks that a checkpoint has the tensors of the masks, in their shapes.
+fn check_tensors(checkpoint: &Checkpoint, masks: &MaskSet) -> Result<()> {
+    let missing: Vec<&str> = masks
+        .names()
+        .filter(|name| !checkpoint.contains(name))
+        .collect();
+    if !missing.is_empty() {
+        return Err(EditError::TensorsNotFound {
+            path: checkpoint.dir().to_owned(),
+            count: missing.len(),
+            names: missing[..missing.len().min(10)].join(", "),
+        });
+    }
+    for (name, shape, _) in masks.iter() {
+        let found = checkpoint.tensor(name)?.shape();
+        if found != shape {
+            return Err(EditError::ShapeMismatch {
+                name: name.to_owned(),
+                path: checkpoint.dir().to_owned(),
+                expected: shape.to_vec(),
+                found: found.to_vec(),
             });
         }
     }

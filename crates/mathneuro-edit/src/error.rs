@@ -1,83 +1,87 @@
-//! The one error type of this crate.
+//! Errors of edits.
+
+use std::path::PathBuf;
 
 use mathneuro_checkpoint::Dtype;
 
-/// Why an edit was refused.
+/// Why an edit was refused. Indices of elements are row-major.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
+#[allow(missing_docs)]
 pub enum EditError {
     /// A factor that is NaN or infinite.
-    #[error("factor {0} is not a finite number")]
+    #[error("invalid factor {0}: a finite number is needed")]
     InvalidFactor(f32),
-    /// A type that cannot be edited.
-    #[error("{name} is {dtype:?}; F32, F16 or BF16 is needed")]
-    InvalidType {
-        /// The tensor, or `slice`.
+    /// A value to set that is NaN or infinite.
+    #[error("invalid value {0}: a finite number is needed")]
+    InvalidValue(f32),
+    /// A value to set that a tensor's dtype cannot hold.
+    #[error(
+        "value {value} is beyond {limit}, the largest number of {dtype:?}, the dtype of {name}"
+    )]
+    ValueOverflow {
         name: String,
-        /// Its type.
         dtype: Dtype,
+        value: f32,
+        limit: f32,
     },
-    /// A mask of another length than the tensor.
-    #[error("{name} has {found} elements, its mask has {expected} bits")]
+    /// A dtype that cannot be edited.
+    #[error("{name} is {dtype:?}: F32, F16 or BF16 is needed")]
+    UnsupportedDtype { name: String, dtype: Dtype },
+    /// A mask, or a replacement, of another length than the tensor.
+    #[error("{name} has {found} elements, {expected} are needed")]
     LengthMismatch {
-        /// The tensor, or `slice`.
         name: String,
-        /// Bits of the mask.
         expected: usize,
-        /// Elements of the tensor.
         found: usize,
     },
-    /// A mask of another shape than the tensor.
-    #[error("{name} has shape {found:?}, its mask has {expected:?}")]
+    /// A mask of another shape than the tensor, in the checkpoint that is edited or in the one that replaces.
+    #[error("{name} has shape {found:?} in {path}, its mask has {expected:?}")]
     ShapeMismatch {
-        /// The tensor.
         name: String,
-        /// Shape in the mask file.
+        path: PathBuf,
         expected: Vec<usize>,
-        /// Shape in the checkpoint.
         found: Vec<usize>,
     },
-    /// The mask names tensors that the checkpoint lacks.
-    #[error("{count} tensors of the mask are not in the checkpoint: {names}")]
-    MissingTensors {
-        /// How many.
+    /// A replacement of another dtype than the tensor.
+    #[error(
+        "{name} is {found:?} in {path}, but {expected:?} in the checkpoint that is edited: convert one of them first"
+    )]
+    DtypeMismatch {
+        name: String,
+        path: PathBuf,
+        expected: Dtype,
+        found: Dtype,
+    },
+    /// The mask names tensors that a checkpoint lacks; `names` are the first ten.
+    #[error("{count} tensors of the mask are not in {path}: {names}")]
+    TensorsNotFound {
+        path: PathBuf,
         count: usize,
-        /// Their names, shortened.
         names: String,
     },
     /// The mask was made from other weights.
     #[error(
-        "the mask was made from {mask}, this checkpoint is {checkpoint}; allow another fingerprint explicitly if that is meant"
+        "the mask was made from {mask}, the checkpoint is {checkpoint}; `EditOptions::allow_fingerprint_mismatch(true)` overrides"
     )]
-    FingerprintMismatch {
-        /// Fingerprint in the mask.
-        mask: String,
-        /// Fingerprint of the checkpoint.
-        checkpoint: String,
-    },
-    /// A selected weight that is NaN or infinite.
-    #[error("element {index} (row-major) of {name} is {value}; finite weights are needed")]
+    FingerprintMismatch { mask: String, checkpoint: String },
+    /// A selected weight, or its replacement, that is NaN or infinite.
+    #[error("element {index} of {name} is {value}: a finite weight is needed")]
     NotFinite {
-        /// The tensor, or `slice`.
         name: String,
-        /// Flat index.
         index: usize,
-        /// The value found.
         value: f32,
     },
-    /// A scaled weight beyond the range of its type.
+    /// A scaled weight beyond the range of its dtype.
     #[error(
-        "element {index} (row-major) of {name} is {value}; times {factor} it is beyond the range of its type"
+        "element {index} of {name} is {value}: times {factor} it is beyond {limit}, the largest number of its dtype"
     )]
     Overflow {
-        /// The tensor, or `slice`.
         name: String,
-        /// Flat index.
         index: usize,
-        /// The weight before.
         value: f32,
-        /// The factor.
         factor: f32,
+        limit: f32,
     },
     /// Reading or writing the checkpoint failed.
     #[error(transparent)]
@@ -85,38 +89,12 @@ pub enum EditError {
 }
 
 impl EditError {
-    /// The same error with the name of the tensor, and its index counted from the tensor's start.
-    pub(crate) fn located(self, tensor: &str, offset: usize) -> Self {
-        match self {
-            Self::InvalidType { dtype, .. } => Self::InvalidType {
-                name: tensor.to_owned(),
-                dtype,
-            },
-            Self::LengthMismatch {
-                expected, found, ..
-            } => Self::LengthMismatch {
-                name: tensor.to_owned(),
-                expected,
-                found,
-            },
-            Self::NotFinite { index, value, .. } => Self::NotFinite {
-                name: tensor.to_owned(),
-                index: index + offset,
-                value,
-            },
-            Self::Overflow {
-                index,
-                value,
-                factor,
-                ..
-            } => Self::Overflow {
-                name: tensor.to_owned(),
-                index: index + offset,
-                value,
-                factor,
-            },
-            other => other,
+    /// The same error with the index of its element mapped.
+    pub(crate) fn with_index(mut self, map: impl FnOnce(usize) -> usize) -> Self {
+        if let Self::NotFinite { index, .. } | Self::Overflow { index, .. } = &mut self {
+            *index = map(*index);
         }
+        self
     }
 }
 

@@ -10,27 +10,25 @@
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! let mut bytes: Vec<u8> = [1.0f32, 2.0, 3.0].iter().flat_map(|w| w.to_le_bytes()).collect();
 //! let mask = ParamMask::from_indices(3, [1])?;
-//! let counts = apply(Operation::Scale(1.5), Dtype::F32, &mut bytes, &mask)?;
+//! let counts = apply(&Operation::Scale(1.5), "w", Dtype::F32, &mut bytes, &mask)?;
 //! assert_eq!(counts.changed, 1);
 //! assert_eq!(bytes[4..8], 3.0f32.to_le_bytes());
 //! # Ok(())
 //! # }
 //! ```
 
-#![deny(unsafe_code)]
+#![forbid(unsafe_code)]
 
+mod bytes;
 mod card;
 mod checkpoint;
 mod error;
-mod kernel;
 mod operation;
 mod report;
-mod slice;
-mod weight;
 
-pub use checkpoint::{EditOptions, check_masks, edit_checkpoint};
+pub use bytes::{apply, apply_from, apply_selected};
+pub use checkpoint::{EditOptions, check_edit, edit_checkpoint};
 pub use error::{EditError, Result};
-pub use mathneuro_checkpoint::Dtype;
-pub use operation::Operation;
+pub use mathneuro_checkpoint::{Dtype, TensorView};
+pub use operation::{Operation, OperationRecord};
 pub use report::{EditCounts, EditReport};
-pub use slice::{apply, apply_from};

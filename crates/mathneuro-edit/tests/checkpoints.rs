@@ -10,7 +10,8 @@ use std::path::{Path, PathBuf};
 use half::{bf16, f16};
 use mathneuro_checkpoint::{Checkpoint, CheckpointError};
 use mathneuro_edit::{
-    Dtype, EditError, EditOptions, EditReport, Operation, apply, edit_checkpoint,
+    Dtype, EditError, EditOptions, EditReport, Operation, apply, apply_from, apply_selected,
+    edit_checkpoint,
 };
 use mathneuro_mask::{MaskMeta, MaskSet, ParamMask, Provenance};
 use safetensors::tensor::TensorView;
@@ -104,6 +105,20 @@ fn source() -> TempDir {
     dir
 }
 
+/// Other weights of the same names, shapes and dtypes, in two files.
+fn donor() -> TempDir {
+    let dir = tempdir().unwrap();
+    let mut tensors = tensors();
+    for (name, dtype, _, bytes) in &mut tensors {
+        if *name != STEPS {
+            let mask = ParamMask::ones(bytes.len() / if *dtype == Dtype::F32 { 4 } else { 2 });
+            apply(&Operation::Scale(0.5), name, *dtype, bytes, &mask).unwrap();
+        }
+    }
+    write_checkpoint(dir.path(), &tensors, Some(3));
+    dir
+}
+
 fn every(len: usize, step: usize) -> ParamMask {
     ParamMask::from_indices(len, (0..len).step_by(step)).unwrap()
 }
@@ -178,23 +193,28 @@ fn refused(source: &Path, masks: &MaskSet, operation: Operation) -> EditError {
 
 #[test]
 fn selected_weights_change_and_no_other_byte() {
+    let dir = donor();
+    let donor = Checkpoint::open(dir.path()).unwrap();
     for split in [None, Some(1), Some(2), Some(4)] {
         for operation in [
             Operation::Prune,
             Operation::Scale(1.1),
             Operation::Scale(0.9),
+            Operation::Scale(-3.0),
+            Operation::Set(0.7),
+            Operation::ReplaceFrom(donor.clone()),
         ] {
             let (source, outer) = (tempdir().unwrap(), tempdir().unwrap());
             write_checkpoint(source.path(), &tensors(), split);
             let before = files(source.path());
             let target = outer.path().join("edited");
-            let report = edit(source.path(), &masks(), operation, &target).unwrap();
+            let report = edit(source.path(), &masks(), operation.clone(), &target).unwrap();
 
             let mut expected = tensors();
-            let mut totals = EditReport::new(operation);
+            let mut totals = EditReport::new(operation.record().unwrap());
             for (name, dtype, _, bytes) in &mut expected {
                 if let Some(mask) = masks().get(name) {
-                    let counts = apply(operation, *dtype, bytes, mask).unwrap();
+                    let counts = apply(&operation, name, *dtype, bytes, mask).unwrap();
                     totals.add(name, counts);
                 }
             }
@@ -243,7 +263,8 @@ fn large_tensors() {
     let report = edit(&model, &set, Operation::Scale(1.05), &target).unwrap();
     let mut expected = bytes.clone();
     let counts = apply(
-        Operation::Scale(1.05),
+        &Operation::Scale(1.05),
+        UP,
         Dtype::BF16,
         &mut expected,
         set.get(UP).unwrap(),
@@ -332,7 +353,7 @@ fn tensors_that_are_not_there() {
         .unwrap();
     }
     match refused(source.path(), &set, Operation::Prune) {
-        EditError::MissingTensors { count, names } => {
+        EditError::TensorsNotFound { count, names, .. } => {
             assert_eq!(count, 12);
             assert!(names.starts_with("model.layers.00.missing, "), "{names}");
             assert_eq!(names.split(", ").count(), 10);
@@ -353,6 +374,7 @@ fn tensors_of_other_shapes() {
                 name,
                 expected,
                 found,
+                ..
             } => {
                 assert_eq!(
                     (name.as_str(), &expected[..], &found[..]),
@@ -370,7 +392,7 @@ fn tensors_of_other_types() {
     let mut set = masks();
     set.insert(STEPS, &[1], ParamMask::ones(1)).unwrap();
     match refused(source.path(), &set, Operation::Prune) {
-        EditError::InvalidType { name, dtype } => {
+        EditError::UnsupportedDtype { name, dtype } => {
             assert_eq!((name.as_str(), dtype), (STEPS, Dtype::I64))
         }
         other => panic!("{other:?}"),
@@ -607,4 +629,136 @@ fn edited_twice() {
             .iter()
             .all(|&byte| byte == 0)
     );
+}
+
+#[test]
+fn replacing_from_itself_changes_nothing() {
+    let (source, outer) = (source(), tempdir().unwrap());
+    let own = Checkpoint::open(source.path()).unwrap();
+    let target = outer.path().join("edited");
+    let operation = Operation::ReplaceFrom(own.clone());
+    let report = edit(source.path(), &masks(), operation, &target).unwrap();
+    let totals = report.totals;
+    assert_eq!((totals.changed, totals.already_equal), (0, totals.selected));
+    assert_eq!((totals.min_factor, totals.max_factor), (None, None));
+    let edited = Checkpoint::open(&target).unwrap();
+    assert_eq!(edited.fingerprint().unwrap(), own.fingerprint().unwrap());
+    let weights = Path::new("model.safetensors");
+    assert_eq!(files(&target)[weights], files(source.path())[weights]);
+}
+
+#[test]
+fn pruning_and_replacing_from_the_original_gives_the_original() {
+    for (step, split) in [None, Some(2)].into_iter().enumerate() {
+        let (source, outer) = (tempdir().unwrap(), tempdir().unwrap());
+        write_checkpoint(source.path(), &tensors(), split);
+        let original = Checkpoint::open(source.path()).unwrap();
+        let mut set = masks();
+        set.meta_mut().provenance.fingerprint = Some(original.fingerprint().unwrap().to_owned());
+        let [pruned, back] = ["pruned", "back"].map(|name| outer.path().join(name));
+        edit(source.path(), &set, Operation::Prune, &pruned).unwrap();
+        let replace = Operation::ReplaceFrom(original.clone());
+        // The masks were made from the original weights.
+        let options = EditOptions::default().allow_fingerprint_mismatch(true);
+        edit_with(&pruned, &set, replace, &back, &options).unwrap();
+        let back = Checkpoint::open(&back).unwrap();
+        assert_eq!(
+            back.fingerprint().unwrap(),
+            original.fingerprint().unwrap(),
+            "{step}"
+        );
+    }
+}
+
+#[test]
+fn replacements_in_memory_are_those_on_disk() {
+    let (source, dir, outer) = (source(), donor(), tempdir().unwrap());
+    let (source, donor) = (
+        Checkpoint::open(source.path()).unwrap(),
+        Checkpoint::open(dir.path()).unwrap(),
+    );
+    let operation = Operation::ReplaceFrom(donor.clone());
+    let target = outer.path().join("edited");
+    let options = EditOptions::default();
+    let report = edit_checkpoint(&source, &masks(), operation.clone(), &target, &options).unwrap();
+    let edited = Checkpoint::open(&target).unwrap();
+    for (name, _, mask) in masks().iter() {
+        let (tensor, edited) = (source.tensor(name).unwrap(), edited.tensor(name).unwrap());
+        let size = tensor.bytes().len() / mask.len();
+        let at = |bytes: &[u8], index: usize| bytes[index * size..(index + 1) * size].to_vec();
+        let mut copy = vec![0; tensor.bytes().len()];
+        let counts = apply_from(&operation, tensor, &mut copy, mask).unwrap();
+        assert_eq!(copy, edited.bytes());
+        assert_eq!(counts, report.tensors[name]);
+        let (selected, counts) = apply_selected(&operation, tensor, mask).unwrap();
+        assert_eq!(counts, report.tensors[name]);
+        let from = donor.tensor(name).unwrap();
+        let expected: Vec<u8> = mask.iter_ones().flat_map(|i| at(from.bytes(), i)).collect();
+        assert_eq!(selected, expected);
+        for index in 0..mask.len() {
+            let origin = if mask.get(index).unwrap() {
+                from
+            } else {
+                tensor
+            };
+            assert_eq!(
+                at(edited.bytes(), index),
+                at(origin.bytes(), index),
+                "{name} {index}"
+            );
+        }
+    }
+    let name = dir
+        .path()
+        .file_name()
+        .unwrap()
+        .to_string_lossy()
+        .into_owned();
+    let fingerprint = donor.fingerprint().unwrap();
+    let json = serde_json::to_value(&report).unwrap();
+    assert_eq!(
+        json["operation"],
+        serde_json::json!({"replace_from": {"folder": name, "fingerprint": fingerprint}})
+    );
+    assert_eq!(serde_json::from_value::<EditReport>(json).unwrap(), report);
+    let card = fs::read_to_string(target.join("README.md")).unwrap();
+    for line in [
+        format!("| operation | replace from {name} |"),
+        format!("| replacement weights | `{fingerprint}` |"),
+        format!("| equal before | {} |", report.totals.already_equal),
+    ] {
+        assert!(card.lines().any(|found| found == line), "{line}\n\n{card}");
+    }
+    let shown = operation.to_string();
+    assert_eq!(shown, format!("replace from {}", dir.path().display()));
+}
+
+#[test]
+fn replacements_that_do_not_fit() {
+    let source = source();
+    let refused_with = |change: &dyn Fn(&mut Vec<Tensor>)| {
+        let dir = tempdir().unwrap();
+        let mut tensors = tensors();
+        change(&mut tensors);
+        write_checkpoint(dir.path(), &tensors, None);
+        let donor = Checkpoint::open(dir.path()).unwrap();
+        let error = refused(source.path(), &masks(), Operation::ReplaceFrom(donor));
+        (error, dir.path().display().to_string())
+    };
+    let (error, dir) = refused_with(&|tensors| tensors.retain(|tensor| tensor.0 != DOWN));
+    let expected = format!("1 tensors of the mask are not in {dir}: {DOWN}");
+    assert_eq!(error.to_string(), expected);
+    let (error, dir) = refused_with(&|tensors| tensors[1].2 = vec![13, 9]);
+    let expected = format!("{UP} has shape [13, 9] in {dir}, its mask has [9, 13]");
+    assert_eq!(error.to_string(), expected);
+    let (error, dir) = refused_with(&|tensors| tensors[1].1 = Dtype::F16);
+    let expected = format!(
+        "{UP} is F16 in {dir}, but BF16 in the checkpoint that is edited: convert one of them first"
+    );
+    assert_eq!(error.to_string(), expected);
+    let (error, dir) = refused_with(&|tensors| {
+        tensors[3].3[4 * 17..4 * 18].copy_from_slice(&f32::INFINITY.to_le_bytes());
+    });
+    let expected = format!("element 17 of {GATE} of {dir} is inf: a finite weight is needed");
+    assert_eq!(error.to_string(), expected);
 }

@@ -4,7 +4,10 @@
 #![allow(clippy::unwrap_used)]
 
 use half::{bf16, f16};
-use mathneuro_edit::{Dtype, EditCounts, EditError, EditReport, Operation, apply, apply_from};
+use mathneuro_edit::{
+    Dtype, EditCounts, EditError, EditReport, Operation, OperationRecord, TensorView, apply,
+    apply_from, apply_selected,
+};
 use mathneuro_mask::ParamMask;
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -58,6 +61,7 @@ struct Counts {
     changed: usize,
     unchanged_by_rounding: usize,
     already_zero: usize,
+    already_equal: usize,
     min_factor: Option<f32>,
     max_factor: Option<f32>,
 }
@@ -70,6 +74,7 @@ impl From<EditCounts> for Counts {
             changed: counts.changed,
             unchanged_by_rounding: counts.unchanged_by_rounding,
             already_zero: counts.already_zero,
+            already_equal: counts.already_equal,
             min_factor: counts.min_factor,
             max_factor: counts.max_factor,
         }
@@ -77,7 +82,7 @@ impl From<EditCounts> for Counts {
 }
 
 /// The edit, element by element, and what it counts.
-fn naive(operation: Operation, dtype: Dtype, bytes: &[u8], bits: &[bool]) -> (Vec<u8>, Counts) {
+fn naive(operation: &Operation, dtype: Dtype, bytes: &[u8], bits: &[bool]) -> (Vec<u8>, Counts) {
     let mut result = Vec::new();
     let mut counts = Counts {
         numel: bits.len(),
@@ -92,15 +97,17 @@ fn naive(operation: Operation, dtype: Dtype, bytes: &[u8], bits: &[bool]) -> (Ve
         let after = match operation {
             Operation::Prune => 0.0,
             Operation::Scale(factor) => before * factor,
+            Operation::Set(value) => *value,
             other => panic!("{other:?}"),
         };
         let new = encode_one(dtype, after);
         let after = decode_one(dtype, &new);
         counts.selected += 1;
         counts.changed += usize::from(new != old);
-        if before == 0.0 {
-            counts.already_zero += 1;
-        } else {
+        counts.already_zero += usize::from(before == 0.0);
+        if let Operation::Set(_) = operation {
+            counts.already_equal += usize::from(new == old);
+        } else if before != 0.0 {
             counts.unchanged_by_rounding += usize::from(new == old);
             let factor = after / before;
             counts.min_factor = Some(counts.min_factor.unwrap_or(factor).min(factor));
@@ -115,20 +122,37 @@ fn mask_of(bits: &[bool]) -> ParamMask {
     ParamMask::from_indices(bits.len(), (0..bits.len()).filter(|&i| bits[i])).unwrap()
 }
 
+/// [`apply`] to a tensor without a name of its own.
+fn edit(
+    operation: Operation,
+    dtype: Dtype,
+    bytes: &mut [u8],
+    mask: &ParamMask,
+) -> Result<EditCounts, EditError> {
+    apply(&operation, "w", dtype, bytes, mask)
+}
+
 fn check(operation: Operation, dtype: Dtype, bytes: &[u8], bits: &[bool]) {
     let mask = mask_of(bits);
-    let (expected, counts) = naive(operation, dtype, bytes, bits);
+    let (expected, counts) = naive(&operation, dtype, bytes, bits);
     let mut edited = bytes.to_vec();
-    let found = apply(operation, dtype, &mut edited, &mask).unwrap();
+    let found = apply(&operation, "w", dtype, &mut edited, &mask).unwrap();
     assert_eq!(edited, expected, "{operation} {dtype:?}");
     assert_eq!(Counts::from(found), counts, "{operation} {dtype:?}");
     let mut target = vec![0xEE; bytes.len()];
-    let found = apply_from(operation, dtype, bytes, &mut target, &mask).unwrap();
+    let shape = [bits.len()];
+    let tensor = TensorView::new("w", dtype, &shape, bytes).unwrap();
+    let found = apply_from(&operation, tensor, &mut target, &mask).unwrap();
     assert_eq!(target, expected);
+    assert_eq!(Counts::from(found), counts);
+    let (selected, found) = apply_selected(&operation, tensor, &mask).unwrap();
+    let elements = expected.chunks(size(dtype)).zip(bits);
+    let elements = elements.filter_map(|(element, &bit)| bit.then_some(element));
+    assert_eq!(selected, elements.collect::<Vec<_>>().concat());
     assert_eq!(Counts::from(found), counts);
 }
 
-const OPERATIONS: [Operation; 8] = [
+const OPERATIONS: [Operation; 11] = [
     Operation::Prune,
     Operation::Scale(1.0),
     Operation::Scale(1.1),
@@ -137,6 +161,9 @@ const OPERATIONS: [Operation; 8] = [
     Operation::Scale(0.0),
     Operation::Scale(-1.0),
     Operation::Scale(1e-30),
+    Operation::Scale(3.0),
+    Operation::Set(0.7),
+    Operation::Set(-0.0),
 ];
 
 proptest! {
@@ -234,7 +261,7 @@ fn rounding_is_to_nearest_even() {
         assert!(ladder.is_sorted_by(|a, b| a.0 < b.0));
         for factor in [0.9f32, 0.5, 0.75, 0.96875, 1e-3] {
             let mut edited = bytes.clone();
-            apply(Operation::Scale(factor), dtype, &mut edited, &all).unwrap();
+            edit(Operation::Scale(factor), dtype, &mut edited, &all).unwrap();
             for (old, new) in bytes.chunks(2).zip(edited.chunks(2)) {
                 let before = decode_one(dtype, old);
                 let exact = f64::from((before * factor).abs());
@@ -260,7 +287,7 @@ fn factor_1_001_changes_no_bf16_weight() {
     let all = ParamMask::ones(bytes.len() / 2);
     for factor in [1.001, 0.999] {
         let mut edited = bytes.clone();
-        let counts = apply(Operation::Scale(factor), Dtype::BF16, &mut edited, &all).unwrap();
+        let counts = edit(Operation::Scale(factor), Dtype::BF16, &mut edited, &all).unwrap();
         assert_eq!(edited, bytes);
         assert_eq!(counts.changed, 0);
         assert_eq!(counts.already_zero, 2);
@@ -274,7 +301,7 @@ fn factor_1_001_changes_no_bf16_weight() {
     let weights: Vec<f32> = (1..1000).map(|i| i as f32 * 1e-3).collect();
     let mut bytes = encode(Dtype::F32, &weights);
     let all = ParamMask::ones(weights.len());
-    let counts = apply(Operation::Scale(1.001), Dtype::F32, &mut bytes, &all).unwrap();
+    let counts = edit(Operation::Scale(1.001), Dtype::F32, &mut bytes, &all).unwrap();
     assert_eq!((counts.changed, counts.unchanged_by_rounding), (999, 0));
 }
 
@@ -284,7 +311,7 @@ fn factor_1_01_is_realised_within_limits_in_bf16() {
     let values: Vec<f32> = (128..256).map(|i| i as f32 / 256.0).collect();
     let mut bytes = encode(Dtype::BF16, &values);
     let all = ParamMask::ones(values.len());
-    let counts = apply(Operation::Scale(1.01), Dtype::BF16, &mut bytes, &all).unwrap();
+    let counts = edit(Operation::Scale(1.01), Dtype::BF16, &mut bytes, &all).unwrap();
     let (least, most) = (counts.min_factor.unwrap(), counts.max_factor.unwrap());
     assert!((1.0067..1.0068).contains(&least), "{least}");
     assert!((1.0132..1.0134).contains(&most), "{most}");
@@ -296,9 +323,9 @@ fn zeros() {
     for dtype in TYPES {
         let zeros = encode(dtype, &[0.0, -0.0, 0.0, -0.0]);
         let mask = mask_of(&[true, true, false, false]);
-        let edit = |operation| {
+        let zeros_edited = |operation| {
             let mut bytes = zeros.clone();
-            let counts = apply(operation, dtype, &mut bytes, &mask).unwrap();
+            let counts = edit(operation, dtype, &mut bytes, &mask).unwrap();
             assert_eq!(
                 (
                     counts.selected,
@@ -315,13 +342,16 @@ fn zeros() {
             (signs, counts.changed)
         };
         // Pruned weights are +0.0; what is not selected keeps its sign.
-        assert_eq!(edit(Operation::Prune), (vec![false, false, false, true], 1));
         assert_eq!(
-            edit(Operation::Scale(2.0)),
+            zeros_edited(Operation::Prune),
+            (vec![false, false, false, true], 1)
+        );
+        assert_eq!(
+            zeros_edited(Operation::Scale(2.0)),
             (vec![false, true, false, true], 0)
         );
         assert_eq!(
-            edit(Operation::Scale(-2.0)),
+            zeros_edited(Operation::Scale(-2.0)),
             (vec![true, false, false, true], 2)
         );
     }
@@ -336,7 +366,7 @@ fn underflow_is_rounding_and_no_error() {
     ] {
         let mut bytes = encode(dtype, &[smallest, -smallest]);
         assert!(decode(dtype, &bytes)[0] == smallest);
-        let counts = apply(
+        let counts = edit(
             Operation::Scale(0.25),
             dtype,
             &mut bytes,
@@ -364,7 +394,7 @@ fn weights_beyond_the_type_are_named() {
             let index = 2 * CHUNK + 77;
             values[index] = value;
             let mut bytes = encode(dtype, &values);
-            let result = apply(
+            let result = edit(
                 Operation::Scale(factor),
                 dtype,
                 &mut bytes,
@@ -376,8 +406,9 @@ fn weights_beyond_the_type_are_named() {
                     index: at,
                     value: found,
                     factor: by,
+                    limit,
                 }) => {
-                    assert_eq!((name.as_str(), at, by), ("slice", index, factor));
+                    assert_eq!((name.as_str(), at, by, limit), ("w", index, factor, most));
                     assert_eq!(found, decode_one(dtype, &encode_one(dtype, value)));
                 }
                 other => panic!("{dtype:?} {value} * {factor}: {other:?}"),
@@ -385,7 +416,7 @@ fn weights_beyond_the_type_are_named() {
         }
         // Up to the largest value is fine.
         let mut bytes = encode(dtype, &[most / 2.0]);
-        apply(
+        edit(
             Operation::Scale(2.0),
             dtype,
             &mut bytes,
@@ -394,7 +425,7 @@ fn weights_beyond_the_type_are_named() {
         .unwrap();
         assert_eq!(decode(dtype, &bytes), [most]);
         let mut bytes = encode(dtype, &[most]);
-        apply(Operation::Prune, dtype, &mut bytes, &ParamMask::ones(1)).unwrap();
+        edit(Operation::Prune, dtype, &mut bytes, &ParamMask::ones(1)).unwrap();
     }
 }
 
@@ -405,15 +436,20 @@ fn weights_that_are_not_finite_are_named() {
             for index in [0, 63, 64, CHUNK - 1, CHUNK, 2 * CHUNK + 9] {
                 let mut values = vec![0.5; 2 * CHUNK + 10];
                 values[index] = bad;
-                for operation in [Operation::Prune, Operation::Scale(0.5)] {
+                for operation in [Operation::Prune, Operation::Scale(0.5), Operation::Set(1.0)] {
                     let mut bytes = encode(dtype, &values);
-                    match apply(operation, dtype, &mut bytes, &ParamMask::ones(values.len())) {
+                    match edit(
+                        operation.clone(),
+                        dtype,
+                        &mut bytes,
+                        &ParamMask::ones(values.len()),
+                    ) {
                         Err(EditError::NotFinite {
                             name,
                             index: at,
                             value,
                         }) => {
-                            assert_eq!((name.as_str(), at), ("slice", index));
+                            assert_eq!((name.as_str(), at), ("w", index));
                             assert!(value == bad || value.is_nan() && bad.is_nan());
                         }
                         other => panic!("{dtype:?} {bad}: {other:?}"),
@@ -423,7 +459,7 @@ fn weights_that_are_not_finite_are_named() {
                     let mut bytes = before.clone();
                     let mask = ParamMask::from_indices(values.len(), [(index + 1) % values.len()])
                         .unwrap();
-                    apply(operation, dtype, &mut bytes, &mask).unwrap();
+                    edit(operation, dtype, &mut bytes, &mask).unwrap();
                     let place = index * size(dtype)..(index + 1) * size(dtype);
                     assert_eq!(bytes[place.clone()], before[place]);
                 }
@@ -447,7 +483,7 @@ fn the_first_bad_weight_is_named_for_any_number_of_threads() {
         for _ in 0..20 {
             let mut bytes = encode(Dtype::F32, &values);
             let mask = ParamMask::ones(values.len());
-            let result = pool.install(|| apply(Operation::Prune, Dtype::F32, &mut bytes, &mask));
+            let result = pool.install(|| edit(Operation::Prune, Dtype::F32, &mut bytes, &mask));
             match result {
                 Err(EditError::NotFinite { index, .. }) => assert_eq!(index, 2 * CHUNK + 5),
                 other => panic!("{other:?}"),
@@ -463,7 +499,7 @@ fn threads_and_alignment_do_not_matter() {
     let bits: Vec<bool> = (0..len).map(|i| (i * i) % 7 < 2).collect();
     for dtype in TYPES {
         let bytes = encode(dtype, &values);
-        let (expected, counts) = naive(Operation::Scale(1.1), dtype, &bytes, &bits);
+        let (expected, counts) = naive(&Operation::Scale(1.1), dtype, &bytes, &bits);
         for threads in [1, 2, 8] {
             let pool = rayon::ThreadPoolBuilder::new()
                 .num_threads(threads)
@@ -473,7 +509,7 @@ fn threads_and_alignment_do_not_matter() {
             shifted.extend_from_slice(&bytes);
             let mask = mask_of(&bits);
             let found =
-                pool.install(|| apply(Operation::Scale(1.1), dtype, &mut shifted[1..], &mask));
+                pool.install(|| edit(Operation::Scale(1.1), dtype, &mut shifted[1..], &mask));
             assert_eq!(Counts::from(found.unwrap()), counts);
             assert!(shifted[0] == 0xEE && shifted[1..] == expected);
         }
@@ -481,14 +517,18 @@ fn threads_and_alignment_do_not_matter() {
 }
 
 #[test]
-fn factors_that_are_none() {
-    for factor in [f32::NAN, f32::INFINITY, f32::NEG_INFINITY] {
+fn numbers_that_are_none() {
+    for number in [f32::NAN, f32::INFINITY, f32::NEG_INFINITY] {
         let mut bytes = encode(Dtype::F32, &[1.0; 4]);
         // Also when nothing is selected.
         for mask in [ParamMask::ones(4), ParamMask::zeros(4)] {
-            let result = apply(Operation::Scale(factor), Dtype::F32, &mut bytes, &mask);
+            let result = edit(Operation::Scale(number), Dtype::F32, &mut bytes, &mask);
             assert!(
-                matches!(result, Err(EditError::InvalidFactor(found)) if found.to_bits() == factor.to_bits())
+                matches!(result, Err(EditError::InvalidFactor(found)) if found.to_bits() == number.to_bits())
+            );
+            let result = edit(Operation::Set(number), Dtype::F32, &mut bytes, &mask);
+            assert!(
+                matches!(result, Err(EditError::InvalidValue(found)) if found.to_bits() == number.to_bits())
             );
         }
         assert_eq!(bytes, encode(Dtype::F32, &[1.0; 4]));
@@ -500,32 +540,27 @@ fn masks_of_other_lengths() {
     for dtype in TYPES {
         let mut bytes = encode(dtype, &[1.0; 64]);
         for len in [0, 63, 65, 128] {
-            match apply(Operation::Prune, dtype, &mut bytes, &ParamMask::ones(len)) {
+            match edit(Operation::Prune, dtype, &mut bytes, &ParamMask::ones(len)) {
                 Err(EditError::LengthMismatch {
                     name,
                     expected,
                     found,
                 }) => {
-                    assert_eq!((name.as_str(), expected, found), ("slice", len, 64));
+                    assert_eq!((name.as_str(), expected, found), ("w", len, 64));
                 }
                 other => panic!("{other:?}"),
             }
         }
         // Bytes that are no whole elements.
         bytes.push(0);
-        let result = apply(Operation::Prune, dtype, &mut bytes, &ParamMask::ones(64));
+        let result = edit(Operation::Prune, dtype, &mut bytes, &ParamMask::ones(64));
         assert!(
             matches!(result, Err(EditError::LengthMismatch { .. })),
             "{result:?}"
         );
         let (source, mut target) = (encode(dtype, &[1.0; 4]), vec![0; 3]);
-        let result = apply_from(
-            Operation::Prune,
-            dtype,
-            &source,
-            &mut target,
-            &ParamMask::ones(4),
-        );
+        let tensor = TensorView::new("w", dtype, &[4], &source).unwrap();
+        let result = apply_from(&Operation::Prune, tensor, &mut target, &ParamMask::ones(4));
         assert!(
             matches!(result, Err(EditError::LengthMismatch { .. })),
             "{result:?}"
@@ -544,9 +579,9 @@ fn types_that_are_not_edited() {
         Dtype::BOOL,
         Dtype::F8_E4M3,
     ] {
-        let result = apply(Operation::Prune, dtype, &mut [0; 8], &ParamMask::ones(8));
+        let result = edit(Operation::Prune, dtype, &mut [0; 8], &ParamMask::ones(8));
         match result {
-            Err(EditError::InvalidType { dtype: found, .. }) => assert_eq!(found, dtype),
+            Err(EditError::UnsupportedDtype { dtype: found, .. }) => assert_eq!(found, dtype),
             other => panic!("{other:?}"),
         }
     }
@@ -555,16 +590,16 @@ fn types_that_are_not_edited() {
 #[test]
 fn nothing_to_edit() {
     for dtype in TYPES {
-        let counts = apply(Operation::Prune, dtype, &mut [], &ParamMask::zeros(0)).unwrap();
+        let counts = edit(Operation::Prune, dtype, &mut [], &ParamMask::zeros(0)).unwrap();
         assert_eq!(counts, EditCounts::default());
     }
 }
 
 #[test]
 fn reports_add_up() {
-    let edit = |values: &[f32], factor: f32| {
+    let scaled = |values: &[f32], factor: f32| {
         let mut bytes = encode(Dtype::BF16, values);
-        apply(
+        edit(
             Operation::Scale(factor),
             Dtype::BF16,
             &mut bytes,
@@ -573,11 +608,11 @@ fn reports_add_up() {
         .unwrap()
     };
     let (a, b, c) = (
-        edit(&[1.0, 1.5, 0.0], 1.01),
-        edit(&[0.6; 5], 1.01),
-        edit(&[], 1.01),
+        scaled(&[1.0, 1.5, 0.0], 1.01),
+        scaled(&[0.6; 5], 1.01),
+        scaled(&[], 1.01),
     );
-    let mut report = EditReport::new(Operation::Scale(1.01));
+    let mut report = EditReport::new(OperationRecord::Scale(1.01));
     report.add("w", a);
     report.add("v", b);
     report.add("w", b);
@@ -599,13 +634,103 @@ fn reports_add_up() {
     both.add(&b);
     assert_eq!(report.totals, both);
     assert_eq!(report.fraction_selected(), 1.0);
-    assert_eq!(EditReport::new(Operation::Prune).fraction_selected(), 0.0);
+    assert_eq!(
+        EditReport::new(OperationRecord::Prune).fraction_selected(),
+        0.0
+    );
     let json = serde_json::to_string(&report).unwrap();
     assert_eq!(serde_json::from_str::<EditReport>(&json).unwrap(), report);
     assert!(json.contains(r#""operation":{"scale":1.01}"#), "{json}");
     assert_eq!(
-        serde_json::to_string(&Operation::Prune).unwrap(),
+        serde_json::to_string(&OperationRecord::Prune).unwrap(),
         "\"prune\""
     );
     assert_eq!(Operation::Scale(1.1).to_string(), "scale by 1.1");
+}
+
+#[test]
+fn set_to_zero_is_prune_and_scale_by_minus_one_its_own_inverse() {
+    for dtype in [Dtype::F16, Dtype::BF16] {
+        let bytes = all_finite(dtype);
+        let mask = every_third(bytes.len() / 2);
+        let edited = |operation, mut bytes: Vec<u8>| {
+            let counts = edit(operation, dtype, &mut bytes, &mask).unwrap();
+            (bytes, counts)
+        };
+        let (pruned, counts) = edited(Operation::Prune, bytes.clone());
+        let (set, of_set) = edited(Operation::Set(0.0), bytes.clone());
+        assert_eq!(pruned, set);
+        assert_eq!(counts.changed, of_set.changed);
+        assert_eq!(of_set.changed + of_set.already_equal, of_set.selected);
+        let (negated, counts) = edited(Operation::Scale(-1.0), bytes.clone());
+        assert_eq!(counts.changed, mask.iter_ones().count());
+        assert_eq!(edited(Operation::Scale(-1.0), negated).0, bytes);
+    }
+}
+
+fn every_third(len: usize) -> ParamMask {
+    ParamMask::from_indices(len, (0..len).step_by(3)).unwrap()
+}
+
+#[test]
+fn values_beyond_the_dtype_are_refused_before_anything_changes() {
+    // Halfway between the largest number and the next one that there would be, which rounds to infinity, and just below.
+    for (dtype, limit, beyond, below) in [
+        (Dtype::F16, 65504.0, 65520.0, 65519.0),
+        (
+            Dtype::BF16,
+            bf16::MAX.to_f32(),
+            f32::from_bits(0x7F7F_8000),
+            f32::from_bits(0x7F7F_7FFF),
+        ),
+    ] {
+        let before = encode(dtype, &[0.5; 100]);
+        for sign in [1.0, -1.0] {
+            let mut bytes = before.clone();
+            let set = |value: f32, bytes: &mut [u8]| {
+                edit(
+                    Operation::Set(sign * value),
+                    dtype,
+                    bytes,
+                    &ParamMask::ones(100),
+                )
+            };
+            let error = set(beyond, &mut bytes).unwrap_err();
+            assert_eq!(
+                error.to_string(),
+                format!(
+                    "value {} is beyond {limit}, the largest number of {dtype:?}, the dtype of w",
+                    sign * beyond
+                )
+            );
+            assert_eq!(bytes, before);
+            set(below, &mut bytes).unwrap();
+            assert_eq!(decode(dtype, &bytes), [sign * limit; 100]);
+        }
+    }
+    let mut bytes = encode(Dtype::F32, &[0.5]);
+    edit(
+        Operation::Set(f32::MAX),
+        Dtype::F32,
+        &mut bytes,
+        &ParamMask::ones(1),
+    )
+    .unwrap();
+}
+
+/// In a list of selected elements too the index is that in the tensor.
+#[test]
+fn selected_elements_are_named_by_their_place_in_the_tensor() {
+    let mut values = vec![0.5; 2 * CHUNK];
+    values[CHUNK + 3] = f32::NAN;
+    let bytes = encode(Dtype::BF16, &values);
+    let shape = [2 * CHUNK];
+    let tensor = TensorView::new("w", Dtype::BF16, &shape, &bytes).unwrap();
+    let mask = ParamMask::from_indices(2 * CHUNK, [5, CHUNK + 3, CHUNK + 4]).unwrap();
+    match apply_selected(&Operation::Prune, tensor, &mask) {
+        Err(EditError::NotFinite { name, index, .. }) => {
+            assert_eq!((name.as_str(), index), ("w", CHUNK + 3));
+        }
+        other => panic!("{other:?}"),
+    }
 }

@@ -234,7 +234,7 @@ impl Experiment<'_> {
         if !self.measure.complete(&scores) || !(edited || *variant == Variant::Unedited) {
             let masks = self.masks(variant)?;
             if let (Some(masks), Variant::Edited { operation, .. }) = (&masks, variant) {
-                let report = self.edit_in_memory(masks, *operation)?;
+                let report = self.edit_in_memory(masks, operation)?;
                 self.folder.finish(&edit_file, &report)?;
                 edit = Some(report);
                 let counts = modules::count(&self.model, masks)?;
@@ -270,15 +270,12 @@ impl Experiment<'_> {
         Ok(Some(load_masks(&path)?))
     }
 
-    fn edit_in_memory(&mut self, masks: &MaskSet, operation: Operation) -> Result<EditReport> {
-        let mut report = EditReport::new(operation);
+    fn edit_in_memory(&mut self, masks: &MaskSet, operation: &Operation) -> Result<EditReport> {
+        let mut report = EditReport::new(operation.record()?);
         for (name, _, mask) in masks.iter() {
             let view = self.measure.checkpoint.tensor(name)?;
             let mut bytes = vec![0; view.bytes().len()];
-            report.add(
-                name,
-                apply_from(operation, view.dtype(), view.bytes(), &mut bytes, mask)?,
-            );
+            report.add(name, apply_from(operation, view, &mut bytes, mask)?);
             self.model.set_parameter(name, &view.with_bytes(&bytes)?)?;
             self.measure.checkpoint.release(name);
         }
@@ -319,7 +316,7 @@ impl Experiment<'_> {
         edit_checkpoint(
             &self.measure.checkpoint,
             &masks,
-            *operation,
+            operation.clone(),
             &target,
             &EditOptions::default(),
         )?;

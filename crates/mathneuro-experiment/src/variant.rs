@@ -87,13 +87,13 @@ pub fn plan(ks: &[f64], repeats: u64, operations: &[Operation]) -> Vec<Variant> 
     let mut rows = vec![Variant::Unedited];
     for repeat in 0..repeats {
         for &k in ks {
-            for &operation in operations {
+            for operation in operations {
                 for source in [Source::Isolated, Source::Random] {
                     rows.push(Variant::Edited {
                         source,
                         k,
                         repeat,
-                        operation,
+                        operation: operation.clone(),
                     });
                 }
             }
