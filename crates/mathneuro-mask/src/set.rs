@@ -96,6 +96,11 @@ impl MaskSet {
         self.entries.is_empty()
     }
 
+    /// Whether both sets cover the same parameters with the same bits, whatever they were made from.
+    pub fn same_bits(&self, other: &Self) -> bool {
+        self.entries == other.entries
+    }
+
     /// What the set was made from.
     pub fn meta(&self) -> &MaskMeta {
         &self.meta

@@ -58,6 +58,16 @@ pub enum ScoreError {
         /// Length of the norm vector.
         found: usize,
     },
+    /// Head ranges that overlap, leave a gap, or end elsewhere than the matrix.
+    #[error("the head ranges of {name} do not split its {size} {side} without gap or overlap")]
+    InvalidHeads {
+        /// The weight.
+        name: String,
+        /// `rows` or `columns`.
+        side: &'static str,
+        /// How many the weight has of them.
+        size: usize,
+    },
     /// A norm that is NaN, infinite or negative.
     #[error("norm {index} of {name} is {value}; a finite number of at least 0 is needed")]
     InvalidNorm {
@@ -71,6 +81,18 @@ pub enum ScoreError {
     /// A weight that is NaN or infinite.
     #[error("weight {index} (row-major) of {name} is {value}; finite weights are needed")]
     InvalidWeight {
+        /// The tensor.
+        name: String,
+        /// Flat index.
+        index: usize,
+        /// The value found.
+        value: f32,
+    },
+    /// A score that is NaN, infinite or negative.
+    #[error(
+        "score {index} (row-major) of {name} is {value}; a finite score of at least 0 is needed (of signed scores, the magnitude)"
+    )]
+    InvalidScore {
         /// The tensor.
         name: String,
         /// Flat index.

@@ -1,7 +1,8 @@
 //! The norms file (`docs/formats.md`): a safetensors file with one F64 vector per hook site.
 //!
 //! The metadata hold `format` = `mathneuro-norms`, `version` = `1`, and as JSON `weights` (site to the weights that read
-//! it), `tokens` (site to tokens), `counts` (texts, skipped, truncated) and `meta` (model, data and options).
+//! it), `tokens` (site to tokens), `counts` (texts, skipped, truncated), `meta` ([`Provenance`]) and, if known, `heads` (weight to
+//! [`HeadRanges`]).
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -10,6 +11,7 @@ use mathneuro_mask::Provenance;
 use mathneuro_mask::container::{Dtype, Format};
 
 use crate::error::Result;
+use crate::heads::HeadRanges;
 use crate::norms::{ActivationNorms, SiteNorms};
 
 const FORMAT: Format = Format {
@@ -38,6 +40,9 @@ impl ActivationNorms {
             .meta("tokens", &tokens)?
             .meta("counts", &counts)?
             .meta("meta", self.provenance())?;
+        if !self.heads().is_empty() {
+            file = file.meta("heads", self.heads())?;
+        }
         for (site, SiteNorms { norms, .. }) in self.sites() {
             file = file.tensor(site, Dtype::F64, &[norms.len()], little_endian(norms))?;
         }
@@ -84,6 +89,9 @@ impl ActivationNorms {
         if let Some(site) = weights.keys().chain(tokens.keys()).next() {
             let problem = format!("the metadata name the site {site}, which is not there");
             return Err(FORMAT.invalid(problem).into());
+        }
+        for (weight, heads) in file.optional_meta::<BTreeMap<String, HeadRanges>>("heads")? {
+            norms.set_heads(&weight, heads)?;
         }
         norms.count_texts(texts, skipped, truncated);
         Ok(norms)

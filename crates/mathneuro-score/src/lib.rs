@@ -28,6 +28,7 @@
 
 mod error;
 mod file;
+mod heads;
 mod lanes;
 mod multiversion;
 mod norms;
@@ -41,6 +42,7 @@ mod top_k;
 mod weights;
 
 pub use error::{Result, ScoreError};
+pub use heads::HeadRanges;
 pub use mathneuro_mask::Provenance;
 pub use mathneuro_mask::container::Dtype;
 pub use norms::{ActivationNorms, SiteNorms};
@@ -49,5 +51,5 @@ pub use reference::ReferenceBf16;
 pub use rule::{ComparisonGroup, K, ScoreRule, keep_count};
 pub use squares::accumulate_squares;
 pub use text_norms::TextNorms;
-pub use top_k::{isolate, isolate_set, top_k, top_k_each, top_k_set};
+pub use top_k::{isolate, isolate_set, top_k, top_k_each, top_k_scores, top_k_set};
 pub use weights::{WeightMatrix, Weights};

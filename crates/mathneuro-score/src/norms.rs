@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use mathneuro_mask::Provenance;
 
 use crate::error::{Result, ScoreError};
+use crate::heads::HeadRanges;
 
 /// The norms of one hook site: the input of one or more linear layers.
 #[derive(Debug, Clone, PartialEq, Default)]
@@ -22,6 +23,7 @@ pub struct SiteNorms {
 pub struct ActivationNorms {
     sites: BTreeMap<String, SiteNorms>,
     by_weight: BTreeMap<String, String>,
+    heads: BTreeMap<String, HeadRanges>,
     texts: u64,
     skipped: u64,
     truncated: u64,
@@ -112,6 +114,26 @@ impl ActivationNorms {
         Ok(self.site_of(weight)?.tokens)
     }
 
+    /// Records the attention heads of a weight, for
+    /// [`ComparisonGroup::PerHead`](crate::ComparisonGroup::PerHead).
+    ///
+    /// # Errors
+    /// [`ScoreError::WeightNotFound`].
+    pub fn set_heads(&mut self, weight: &str, heads: HeadRanges) -> Result<()> {
+        self.site_of(weight)?;
+        self.heads.insert(weight.to_owned(), heads);
+        Ok(())
+    }
+
+    /// The attention heads of a weight, if they were recorded.
+    pub fn heads_for(&self, weight: &str) -> Option<&HeadRanges> {
+        self.heads.get(weight)
+    }
+
+    pub(crate) fn heads(&self) -> &BTreeMap<String, HeadRanges> {
+        &self.heads
+    }
+
     /// Texts that went into the norms.
     pub fn texts(&self) -> u64 {
         self.texts
@@ -140,7 +162,7 @@ impl ActivationNorms {
     /// Adds the statistics of other texts of the same model: norms, tokens and counts add up, wherever they were made.
     ///
     /// # Errors
-    /// [`ScoreError::CannotMerge`] when the models' fingerprints, the sites, their weights or lengths differ; these
+    /// [`ScoreError::CannotMerge`] when the models' fingerprints, the sites, their weights, heads or lengths differ; these
     /// statistics are then unchanged.
     pub fn merge(&mut self, other: &Self) -> Result<()> {
         let refuse = |reason: String| Err(ScoreError::CannotMerge(reason));
@@ -179,6 +201,12 @@ impl ActivationNorms {
                 ));
             }
         }
+        for (weight, right) in &other.heads {
+            if self.heads.get(weight).is_some_and(|left| left != right) {
+                return refuse(format!("{weight} has other attention heads in each"));
+            }
+        }
+        self.heads.extend(other.heads.clone());
         for (site, left) in &mut self.sites {
             let right = &other.sites[site];
             for (a, b) in left.norms.iter_mut().zip(&right.norms) {

@@ -26,6 +26,9 @@ pub enum ComparisonGroup {
     PerMatrix,
     /// The weights of one output row: Wanda's choice.
     PerRow,
+    /// The weights of one attention head, where the matrix has [`HeadRanges`](crate::HeadRanges): rows of the q, k and v
+    /// projections, columns of the output projection. Other weights are compared within the whole matrix.
+    PerHead,
     /// All weights of all selected matrices; among equal scores the earlier matrix comes first.
     Global,
 }
@@ -45,6 +48,7 @@ impl fmt::Display for ComparisonGroup {
         f.write_str(match self {
             Self::PerMatrix => "per-matrix",
             Self::PerRow => "per-row",
+            Self::PerHead => "per-head",
             Self::Global => "global",
         })
     }

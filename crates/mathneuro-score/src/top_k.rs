@@ -5,7 +5,7 @@ use mathneuro_mask::{MaskMeta, MaskSet, ParamMask, Provenance};
 use crate::error::{Result, ScoreError};
 use crate::rule::{ComparisonGroup, K, ScoreRule, keep_count};
 use crate::select::part::Part;
-use crate::select::{Want, select, select_rows};
+use crate::select::{Want, select, select_heads, select_rows};
 use crate::weights::WeightMatrix;
 
 /// The most important weights of one matrix, for every K at once: one mask per K, in the order of `ks`.
@@ -41,18 +41,18 @@ pub fn top_k_each(
     rule: ScoreRule,
     group: ComparisonGroup,
 ) -> Result<Vec<Vec<ParamMask>>> {
-    let part = Part::new(matrix, norms, rule)?;
     match group {
-        ComparisonGroup::PerMatrix => {
-            let keeps = vec![keep_counts(matrix.len(), ks)?; norms.len()];
-            let masks = select(&[part], &keeps, Want::Tops)?;
-            let mut masks = masks.into_iter().flatten();
+        ComparisonGroup::PerMatrix | ComparisonGroup::PerHead => {
+            let keeps = |numel| Ok(vec![keep_counts(numel, ks)?; norms.len()]);
+            let masks = select_groups(matrix, norms, rule, group, keeps, Want::Tops)?;
+            let mut masks = masks.into_iter();
             Ok(norms
                 .iter()
                 .map(|_| masks.by_ref().take(ks.len()).collect())
                 .collect())
         }
         ComparisonGroup::PerRow => {
+            let part = Part::new(matrix, norms, rule)?;
             let keeps = keep_counts(matrix.cols(), ks)?;
             (0..norms.len())
                 .map(|statistic| select_rows(&part, statistic, &keeps))
@@ -78,14 +78,12 @@ pub fn isolate(
     rule: ScoreRule,
     group: ComparisonGroup,
 ) -> Result<Vec<ParamMask>> {
-    if group == ComparisonGroup::PerMatrix {
+    if matches!(group, ComparisonGroup::PerMatrix | ComparisonGroup::PerHead) {
         let norms: Vec<&[f64]> = std::iter::once(skill)
             .chain(general.iter().copied())
             .collect();
-        let part = Part::new(matrix, &norms, rule)?;
-        let keeps = keep_lists(matrix.len(), ks, norms.len())?;
-        let masks = select(&[part], &keeps, Want::Isolated)?;
-        return Ok(masks.into_iter().flatten().collect());
+        let keeps = |numel| keep_lists(numel, ks, norms.len());
+        return select_groups(matrix, &norms, rule, group, keeps, Want::Isolated);
     }
     let (skill_ks, general_ks) = split(ks);
     let mut isolated = top_k(matrix, skill, &skill_ks, rule, group)?;
@@ -128,6 +126,49 @@ pub fn isolate_set(
     group: ComparisonGroup,
 ) -> Result<Vec<MaskSet>> {
     sets_of(matrices, ks, rule, group, Want::Isolated)
+}
+
+/// The top K of scores of one's own, one for each weight: gradients, Fisher information, Taylor expansions. The elements of
+/// each matrix are the scores themselves, named and shaped as the weight. One mask set per K, in the order of `ks`, with
+/// the groups, exactness and ties of [`top_k_set`].
+///
+/// ```
+/// use mathneuro_score::{ComparisonGroup, WeightMatrix, top_k_scores};
+///
+/// # fn main() -> Result<(), mathneuro_score::ScoreError> {
+/// let gradients = [0.1f32, -0.9, 0.2, 0.4];
+/// let magnitudes = gradients.map(f32::abs);
+/// let scores = WeightMatrix::new("w", 2, 2, magnitudes.as_slice().into())?;
+/// let sets = top_k_scores(&[scores], &[0.5], ComparisonGroup::PerMatrix)?;
+/// assert_eq!(sets[0].get("w").map(|mask| mask.iter_ones().collect()), Some(vec![1, 3]));
+/// # Ok(())
+/// # }
+/// ```
+///
+/// # Errors
+/// A K outside [0, 1], a score that is NaN, infinite or negative (tensor and index are named), and a name that comes twice.
+pub fn top_k_scores(
+    scores: &[WeightMatrix<'_>],
+    ks: &[f64],
+    group: ComparisonGroup,
+) -> Result<Vec<MaskSet>> {
+    for matrix in scores {
+        matrix.check_scores()?;
+    }
+    let ones: Vec<Vec<f64>> = scores
+        .iter()
+        .map(|matrix| vec![1.0; matrix.cols()])
+        .collect();
+    let matrices = scores.iter().zip(&ones);
+    let matrices: Vec<_> = matrices
+        .map(|(matrix, ones)| (*matrix, ones.as_slice()))
+        .collect();
+    let mut sets = top_k_set(&matrices, ks, ScoreRule::WeightMagnitude, group)?;
+    for set in &mut sets {
+        let made = &mut set.meta_mut().provenance;
+        made.extra.insert("rule".to_owned(), "scores".to_owned());
+    }
+    Ok(sets)
 }
 
 fn sets_of(
@@ -180,6 +221,23 @@ fn sets_of(
         }
     }
     Ok(sets)
+}
+
+/// The masks of one matrix, compared as a whole or head by head.
+fn select_groups(
+    matrix: &WeightMatrix<'_>,
+    norms: &[&[f64]],
+    rule: ScoreRule,
+    group: ComparisonGroup,
+    keeps: impl Fn(usize) -> Result<Vec<Vec<usize>>>,
+    want: Want,
+) -> Result<Vec<ParamMask>> {
+    if let (ComparisonGroup::PerHead, Some(heads)) = (group, matrix.heads()) {
+        return select_heads(matrix, heads, norms, rule, keeps, want);
+    }
+    let part = Part::new(matrix, norms, rule)?;
+    let masks = select(&[part], &keeps(matrix.len())?, want)?;
+    Ok(masks.into_iter().flatten().collect())
 }
 
 fn keep_counts(numel: usize, ks: &[f64]) -> Result<Vec<usize>> {

@@ -3,8 +3,11 @@
 use half::{bf16, f16};
 use mathneuro_mask::container::Dtype;
 use ndarray::ArrayView2;
+use rayon::prelude::*;
 
 use crate::error::{Result, ScoreError};
+use crate::heads::HeadRanges;
+use crate::rule::{ComparisonGroup, keep_count};
 
 /// The dtypes that are scored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -230,6 +233,7 @@ pub struct WeightMatrix<'a> {
     rows: usize,
     cols: usize,
     weights: Weights<'a>,
+    heads: Option<&'a HeadRanges>,
 }
 
 impl<'a> WeightMatrix<'a> {
@@ -252,7 +256,24 @@ impl<'a> WeightMatrix<'a> {
             rows,
             cols,
             weights,
+            heads: None,
         })
+    }
+
+    /// Says which rows or columns belong to which attention head, for
+    /// [`ComparisonGroup::PerHead`](crate::ComparisonGroup::PerHead).
+    ///
+    /// # Errors
+    /// [`ScoreError::InvalidHeads`] when the ranges do not split the rows or columns without gap or overlap.
+    pub fn with_heads(mut self, heads: &'a HeadRanges) -> Result<Self> {
+        heads.check(self.name, self.rows, self.cols)?;
+        self.heads = Some(heads);
+        Ok(self)
+    }
+
+    /// The attention heads, if it has any.
+    pub fn heads(&self) -> Option<&'a HeadRanges> {
+        self.heads
     }
 
     /// A matrix from a row-major array.
@@ -293,5 +314,44 @@ impl<'a> WeightMatrix<'a> {
     /// The elements.
     pub fn weights(&self) -> Weights<'a> {
         self.weights
+    }
+
+    /// Refuses elements that are no scores.
+    pub(crate) fn check_scores(&self) -> Result<()> {
+        fn first<E: Element>(bytes: &[u8]) -> Option<usize> {
+            let is_score = |element: &[u8]| {
+                let score = E::read(element);
+                score.is_finite() && score >= 0.0
+            };
+            bytes
+                .par_chunks_exact(E::SIZE)
+                .position_first(|element| !is_score(element))
+        }
+        match by_type!(self.weights, first(self.weights.bytes())) {
+            None => Ok(()),
+            Some(index) => Err(ScoreError::InvalidScore {
+                name: self.name.to_owned(),
+                index,
+                value: self.weights.get(index).unwrap_or(f32::NAN),
+            }),
+        }
+    }
+
+    /// The number of weights that a K keeps of this matrix: the sum of `floor(group size * K)` over its groups
+    /// ([`ComparisonGroup::Global`]: as if it were alone).
+    ///
+    /// # Errors
+    /// [`ScoreError::InvalidK`].
+    pub fn keep_count(&self, group: ComparisonGroup, k: f64) -> Result<usize> {
+        let (ranges, other_side) = match (group, self.heads) {
+            (ComparisonGroup::PerRow, _) => return Ok(self.rows * keep_count(self.cols, k)?),
+            (ComparisonGroup::PerHead, Some(HeadRanges::Rows(ranges))) => (ranges, self.cols),
+            (ComparisonGroup::PerHead, Some(HeadRanges::Columns(ranges))) => (ranges, self.rows),
+            _ => return keep_count(self.len(), k),
+        };
+        ranges
+            .iter()
+            .map(|range| keep_count(range.len() * other_side, k))
+            .sum()
     }
 }

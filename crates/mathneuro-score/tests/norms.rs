@@ -6,8 +6,8 @@
 use half::{bf16, f16};
 use mathneuro_mask::{MaskError, MaskMeta, MaskSet, ParamMask};
 use mathneuro_score::{
-    ActivationNorms, Dtype, Provenance, ScoreError, SiteNorms, Weights, accumulate_squares,
-    random_control,
+    ActivationNorms, Dtype, HeadRanges, Provenance, ScoreError, SiteNorms, Weights,
+    accumulate_squares, random_control,
 };
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -297,6 +297,51 @@ fn file_written_by_hand_is_read() {
         [3, 1, 0]
     );
     assert_eq!(stats.provenance().model.as_deref(), Some("m"));
+}
+
+/// Before `seed` had a field it was one of the further entries.
+#[test]
+fn an_older_seed_is_read() {
+    let older = File::new().metadata("meta", "{\"extra\":{\"seed\":\"7\",\"a\":\"b\"}}");
+    let made = older.read().unwrap().provenance().clone();
+    assert_eq!(
+        made,
+        Provenance::default().with_seed(7).with_extra("a", "b")
+    );
+    let other = File::new().metadata("meta", "{\"extra\":{\"seed\":\"none\"}}");
+    let made = other.read().unwrap().provenance().clone();
+    assert_eq!(made, Provenance::default().with_extra("seed", "none"));
+}
+
+#[test]
+fn heads_are_kept_in_the_file_and_by_merge() {
+    let plain = stats("a", &[1.0, 2.0], &[3.0], 10);
+    let heads = HeadRanges::Rows(vec![0..1, 1..2]);
+    let mut with_heads = plain.clone();
+    with_heads.set_heads("q_proj", heads.clone()).unwrap();
+    let bytes = with_heads.to_bytes().unwrap();
+    let read = ActivationNorms::from_bytes(&bytes).unwrap();
+    assert_eq!(read, with_heads);
+    assert_eq!(read.heads_for("q_proj"), Some(&heads));
+    assert_eq!(read.heads_for("k_proj"), None);
+    let json = r#"{\"q_proj\":{\"rows\":[{\"start\":0,\"end\":1},{\"start\":1,\"end\":2}]}}"#;
+    let text = String::from_utf8_lossy(&bytes);
+    assert!(text.contains(json), "{text}");
+    assert!(!String::from_utf8_lossy(&plain.to_bytes().unwrap()).contains("heads"));
+    assert_eq!(
+        merged(&plain, &with_heads).heads_for("q_proj"),
+        Some(&heads)
+    );
+    let mut other = plain.clone();
+    other
+        .set_heads("q_proj", HeadRanges::Columns(vec![0..2]))
+        .unwrap();
+    let refused = ScoreError::CannotMerge("q_proj has other attention heads in each".to_owned());
+    assert_eq!(with_heads.merge(&other), Err(refused));
+    assert!(matches!(
+        other.set_heads("lm_head", heads),
+        Err(ScoreError::WeightNotFound { .. })
+    ));
 }
 
 #[test]

@@ -11,6 +11,7 @@
 //! or a set over chunks, so neither chunks nor threads nor the sample can change a bit; ties go to the lowest index.
 
 mod exact;
+mod heads;
 pub(crate) mod part;
 mod plan;
 mod rows;
@@ -23,6 +24,7 @@ use mathneuro_mask::{Isa, ParamMask, Words};
 use rayon::prelude::*;
 
 use crate::error::{Result, ScoreError};
+pub(crate) use heads::select_heads;
 use part::Part;
 use plan::Plan;
 pub(crate) use rows::select_rows;
