@@ -92,13 +92,16 @@ impl Format {
     }
 }
 
+/// A tensor to be written: its dtype, shape and bytes.
+type Tensor<'t> = (Dtype, Vec<usize>, Cow<'t, [u8]>);
+
 /// A file to be written: what was added, in order of name.
 #[derive(Debug)]
 #[must_use = "nothing is written before `finish`"]
 pub struct Writer<'t> {
     format: Format,
     metadata: BTreeMap<&'static str, String>,
-    tensors: BTreeMap<String, (Dtype, Vec<usize>, Cow<'t, [u8]>)>,
+    tensors: BTreeMap<String, Tensor<'t>>,
 }
 
 /// An entry of the header.
@@ -138,9 +141,13 @@ impl<'t> Writer<'t> {
         bytes: impl Into<Cow<'t, [u8]>>,
     ) -> Result<Self> {
         let (name, bytes) = (name.into(), bytes.into());
-        if name == METADATA || self.tensors.contains_key(&name) {
-            let problem = format!("no tensor can have the name {name}, or it comes twice");
-            return Err(self.format.invalid(problem));
+        if name == METADATA {
+            return Err(self
+                .format
+                .invalid(format!("no tensor can have the name {name}")));
+        }
+        if self.tensors.contains_key(&name) {
+            return Err(self.format.invalid(format!("duplicate tensor {name}")));
         }
         if let Err(error) = TensorView::new(dtype, shape.to_vec(), &bytes) {
             return Err(self.format.invalid(format!("{name}: {error}")));

@@ -1,4 +1,4 @@
-//! The one error type of this crate.
+//! Errors of masks, mask sets, files and expressions.
 
 /// What can be wrong with masks, sets of masks, mask files and mask expressions.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -73,9 +73,6 @@ pub enum MaskError {
         /// Names with both shapes.
         shapes: String,
     },
-    /// A union or intersection of no set.
-    #[error("no mask set was given")]
-    NoSets,
     /// An expression that cannot be read.
     #[error("mask expression `{text}`, column {column}: {problem}")]
     Expression {

@@ -349,7 +349,6 @@ proptest! {
             for col in 0..cols {
                 of_rows[row] += usize::from(bits[row * cols + col]);
                 of_cols[col] += usize::from(bits[row * cols + col]);
-                prop_assert_eq!(mask.row(row, cols).unwrap()[col], bits[row * cols + col]);
             }
         }
         prop_assert_eq!(mask.row_counts(cols).unwrap(), of_rows);
@@ -357,7 +356,7 @@ proptest! {
     }
 
     #[test]
-    fn set_counts_are_sums_over_parameters([a, b, c] in sets()) {
+    fn set_counts_are_sums_over_parameters([a, b, _] in sets()) {
         let sum = |count: &dyn Fn(&ParamMask, &ParamMask) -> usize| -> usize {
             SHAPES.iter().map(|(name, _)| count(a.get(name).unwrap(), b.get(name).unwrap())).sum()
         };
@@ -374,11 +373,6 @@ proptest! {
         let least = a.count().min(b.count());
         let overlap = if least == 0 { 1.0 } else { both as f64 / least as f64 };
         prop_assert_eq!(a.overlap(&b).unwrap(), overlap);
-        let union = MaskSet::union_of(&[&a, &b, &c]).unwrap().bits();
-        prop_assert_eq!(union, MaskSet::or(&MaskSet::or(&a, &b).unwrap(), &c).unwrap().bits());
-        let intersection = MaskSet::intersection_of(&[&a, &b, &c]).unwrap().bits();
-        prop_assert_eq!(intersection, MaskSet::and(&MaskSet::and(&a, &b).unwrap(), &c).unwrap().bits());
-        prop_assert_eq!(MaskSet::union_of(&[&a]).unwrap(), a);
     }
 
     #[test]
@@ -492,10 +486,6 @@ fn made_in_each_way() {
         assert_eq!(ParamMask::from_indices(len, 0..len).unwrap(), all);
         assert_eq!(
             ParamMask::from_words(len, all.words().to_vec()).unwrap(),
-            all
-        );
-        assert_eq!(
-            ParamMask::from_words(len, all.clone().into_words()).unwrap(),
             all
         );
         assert_eq!(all.get(len), None);

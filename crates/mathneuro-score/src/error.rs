@@ -1,4 +1,4 @@
-//! The one error type of this crate.
+//! Errors of norms, weights and selections.
 
 /// What can be wrong with norms, weights and selections.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
@@ -120,7 +120,7 @@ pub enum ScoreError {
     #[error("a global group needs all matrices at once; use `top_k_set`")]
     GlobalNeedsAll,
     /// A site or a weight that appears twice.
-    #[error("{0} is there twice")]
+    #[error("duplicate {0}")]
     Duplicate(String),
     /// No statistics for this weight.
     #[error("no activation norms for {name}; there are {count} weights, for example {example}")]
@@ -133,7 +133,7 @@ pub enum ScoreError {
         example: String,
     },
     /// Statistics that cannot be added up.
-    #[error("statistics cannot be merged: {0}")]
+    #[error("norms cannot be merged: {0}")]
     CannotMerge(String),
     /// Masks were refused.
     #[error(transparent)]

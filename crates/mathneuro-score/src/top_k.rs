@@ -3,9 +3,10 @@
 use mathneuro_mask::{MaskMeta, MaskSet, ParamMask, Provenance};
 
 use crate::error::{Result, ScoreError};
+use crate::per_head::select_heads;
 use crate::rule::{ComparisonGroup, K, ScoreRule, keep_count};
-use crate::select::part::Part;
-use crate::select::{Want, select, select_heads, select_rows};
+use crate::select::matrix::ScoredMatrix;
+use crate::select::{Output, select, select_rows};
 use crate::weights::WeightMatrix;
 
 /// The most important weights of one matrix, for every K at once: one mask per K, in the order of `ks`.
@@ -44,7 +45,7 @@ pub fn top_k_each(
     match group {
         ComparisonGroup::PerMatrix | ComparisonGroup::PerHead => {
             let keeps = |numel| Ok(vec![keep_counts(numel, ks)?; norms.len()]);
-            let masks = select_groups(matrix, norms, rule, group, keeps, Want::Tops)?;
+            let masks = select_groups(matrix, norms, rule, group, keeps, Output::TopK)?;
             let mut masks = masks.into_iter();
             Ok(norms
                 .iter()
@@ -52,10 +53,10 @@ pub fn top_k_each(
                 .collect())
         }
         ComparisonGroup::PerRow => {
-            let part = Part::new(matrix, norms, rule)?;
+            let scored = ScoredMatrix::new(matrix, norms, rule)?;
             let keeps = keep_counts(matrix.cols(), ks)?;
             (0..norms.len())
-                .map(|statistic| select_rows(&part, statistic, &keeps))
+                .map(|statistic| select_rows(&scored, statistic, &keeps))
                 .collect()
         }
         ComparisonGroup::Global => Err(ScoreError::GlobalNeedsAll),
@@ -83,7 +84,7 @@ pub fn isolate(
             .chain(general.iter().copied())
             .collect();
         let keeps = |numel| keep_lists(numel, ks, norms.len());
-        return select_groups(matrix, &norms, rule, group, keeps, Want::Isolated);
+        return select_groups(matrix, &norms, rule, group, keeps, Output::Difference);
     }
     let (skill_ks, general_ks) = split(ks);
     let mut isolated = top_k(matrix, skill, &skill_ks, rule, group)?;
@@ -110,7 +111,13 @@ pub fn top_k_set(
     let with_norms = matrices
         .iter()
         .map(|(matrix, norms)| (*matrix, vec![*norms]));
-    sets_of(&with_norms.collect::<Vec<_>>(), ks, rule, group, Want::Tops)
+    sets_of(
+        &with_norms.collect::<Vec<_>>(),
+        ks,
+        rule,
+        group,
+        Output::TopK,
+    )
 }
 
 /// [`isolate`] for many matrices, each with the norms of the skill and of the general sets: one mask set per K.
@@ -125,7 +132,7 @@ pub fn isolate_set(
     rule: ScoreRule,
     group: ComparisonGroup,
 ) -> Result<Vec<MaskSet>> {
-    sets_of(matrices, ks, rule, group, Want::Isolated)
+    sets_of(matrices, ks, rule, group, Output::Difference)
 }
 
 /// The top K of scores of one's own, one for each weight: gradients, Fisher information, Taylor expansions. The elements of
@@ -176,7 +183,7 @@ fn sets_of(
     ks: &[impl Into<K> + Copy],
     rule: ScoreRule,
     group: ComparisonGroup,
-    want: Want,
+    output: Output,
 ) -> Result<Vec<MaskSet>> {
     let expected = matrices.first().map_or(0, |(_, norms)| norms.len());
     let mut sets: Vec<MaskSet> = ks
@@ -201,12 +208,12 @@ fn sets_of(
         }
     }
     if group == ComparisonGroup::Global {
-        let mut parts = Vec::with_capacity(matrices.len());
+        let mut scored = Vec::with_capacity(matrices.len());
         for (matrix, norms) in matrices {
-            parts.push(Part::new(matrix, norms, rule)?);
+            scored.push(ScoredMatrix::new(matrix, norms, rule)?);
         }
         let numel = matrices.iter().map(|(matrix, _)| matrix.len()).sum();
-        let masks = select(&parts, &keep_lists(numel, ks, expected)?, want)?;
+        let masks = select(&scored, &keep_lists(numel, ks, expected)?, output)?;
         for (set, masks) in sets.iter_mut().zip(masks) {
             for ((matrix, _), mask) in matrices.iter().zip(masks) {
                 set.insert(matrix.name(), &[matrix.rows(), matrix.cols()], mask)?;
@@ -230,13 +237,13 @@ fn select_groups(
     rule: ScoreRule,
     group: ComparisonGroup,
     keeps: impl Fn(usize) -> Result<Vec<Vec<usize>>>,
-    want: Want,
+    output: Output,
 ) -> Result<Vec<ParamMask>> {
     if let (ComparisonGroup::PerHead, Some(heads)) = (group, matrix.heads()) {
-        return select_heads(matrix, heads, norms, rule, keeps, want);
+        return select_heads(matrix, heads, norms, rule, keeps, output);
     }
-    let part = Part::new(matrix, norms, rule)?;
-    let masks = select(&[part], &keeps(matrix.len())?, want)?;
+    let scored = ScoredMatrix::new(matrix, norms, rule)?;
+    let masks = select(&[scored], &keeps(matrix.len())?, output)?;
     Ok(masks.into_iter().flatten().collect())
 }
 

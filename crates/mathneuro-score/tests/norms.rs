@@ -334,7 +334,7 @@ fn heads_are_kept_in_the_file_and_by_merge() {
     );
     let mut other = plain.clone();
     other
-        .set_heads("q_proj", HeadRanges::Columns(vec![0..2]))
+        .set_heads("q_proj", HeadRanges::Columns(vec![0..1, 1..2]))
         .unwrap();
     let refused = ScoreError::CannotMerge("q_proj has other attention heads in each".to_owned());
     assert_eq!(with_heads.merge(&other), Err(refused));

@@ -1,4 +1,4 @@
-//! Exact top-K selection in three reads, whatever the weights are: what the single pass falls back on, and its oracle.
+//! Exact top-K selection in three reads, whatever the weights are: what the single pass falls back on.
 //!
 //! 1. count the keys by their upper 16 bits; this finds the bin that the threshold lies in;
 //! 2. count the lower 16 bits within that bin; now the threshold key is known exactly;
@@ -10,8 +10,8 @@
 use mathneuro_mask::ParamMask;
 use rayon::prelude::*;
 
-use super::Cut;
-use super::part::Part;
+use super::Threshold;
+use super::matrix::ScoredMatrix;
 use crate::error::Result;
 use crate::weights::{Element, by_element};
 
@@ -19,73 +19,82 @@ use crate::weights::{Element, by_element};
 const CHUNK: usize = 1 << 18;
 const BINS: usize = 1 << 16;
 
-/// A chunk of one part.
+/// A chunk of one matrix.
 #[derive(Clone)]
 struct Chunk {
-    part: usize,
+    matrix: usize,
     range: std::ops::Range<usize>,
 }
 
-fn chunks(parts: &[Part<'_>]) -> Vec<Chunk> {
+fn chunks(matrices: &[ScoredMatrix<'_>]) -> Vec<Chunk> {
     let mut all = Vec::new();
-    for (part, matrix) in parts.iter().enumerate() {
-        for start in (0..matrix.len()).step_by(CHUNK) {
+    for (matrix, scored) in matrices.iter().enumerate() {
+        for start in (0..scored.len()).step_by(CHUNK) {
             all.push(Chunk {
-                part,
-                range: start..matrix.len().min(start + CHUNK),
+                matrix,
+                range: start..scored.len().min(start + CHUNK),
             });
         }
     }
     all
 }
 
-/// One mask per part: exactly `keep` bits are set over all parts together.
-pub(crate) fn select(parts: &[Part<'_>], statistic: usize, keep: usize) -> Result<Vec<ParamMask>> {
-    let chunks = chunks(parts);
-    let cut = find_cut(parts, statistic, &chunks, keep);
+/// One mask per matrix: exactly `keep` bits are set over all matrices together.
+pub(crate) fn select(
+    matrices: &[ScoredMatrix<'_>],
+    statistic: usize,
+    keep: usize,
+) -> Result<Vec<ParamMask>> {
+    let chunks = chunks(matrices);
+    let threshold = find_threshold(matrices, statistic, &chunks, keep);
     let written: Vec<(Vec<u64>, usize)> = chunks
         .par_iter()
-        .map(|chunk| write_chunk(&parts[chunk.part], statistic, chunk, cut))
+        .map(|chunk| write_chunk(&matrices[chunk.matrix], statistic, chunk, threshold))
         .collect();
-    let mut words: Vec<Vec<u64>> = parts
+    let mut words: Vec<Vec<u64>> = matrices
         .iter()
-        .map(|part| Vec::with_capacity(part.len().div_ceil(64)))
+        .map(|matrix| Vec::with_capacity(matrix.len().div_ceil(64)))
         .collect();
-    let mut quota = cut.ties;
+    let mut quota = threshold.ties;
     for (chunk, (bits, ties)) in chunks.iter().zip(written) {
-        let part = &parts[chunk.part];
-        let target = &mut words[chunk.part];
+        let matrix = &matrices[chunk.matrix];
+        let target = &mut words[chunk.matrix];
         let start = target.len();
         target.extend(bits);
         let admitted = quota.min(ties);
         if admitted > 0 {
             admit(
-                part,
+                matrix,
                 statistic,
                 chunk,
-                cut.key,
+                threshold.key,
                 admitted,
                 &mut target[start..],
             );
             quota -= admitted;
         }
     }
-    let masks = parts.iter().zip(words);
+    let masks = matrices.iter().zip(words);
     masks
-        .map(|(part, words)| Ok(ParamMask::from_words(part.len(), words)?))
+        .map(|(matrix, words)| Ok(ParamMask::from_words(matrix.len(), words)?))
         .collect()
 }
 
-fn find_cut(parts: &[Part<'_>], statistic: usize, chunks: &[Chunk], keep: usize) -> Cut {
-    let upper = histogram(parts, statistic, chunks, |key| Some(key >> 16));
+fn find_threshold(
+    matrices: &[ScoredMatrix<'_>],
+    statistic: usize,
+    chunks: &[Chunk],
+    keep: usize,
+) -> Threshold {
+    let upper = histogram(matrices, statistic, chunks, |key| Some(key >> 16));
     let Some((bin, wanted)) = descend(&upper, keep) else {
-        return Cut::NOTHING;
+        return Threshold::NOTHING;
     };
-    let lower = histogram(parts, statistic, chunks, |key| {
+    let lower = histogram(matrices, statistic, chunks, |key| {
         (key >> 16 == bin).then_some(key & 0xFFFF)
     });
     let (low, ties) = descend(&lower, wanted).unwrap_or((0, 0));
-    Cut {
+    Threshold {
         key: bin << 16 | low,
         ties,
     }
@@ -104,19 +113,19 @@ fn descend(counts: &[u64], wanted: usize) -> Option<(u32, usize)> {
 }
 
 fn histogram(
-    parts: &[Part<'_>],
+    matrices: &[ScoredMatrix<'_>],
     statistic: usize,
     chunks: &[Chunk],
     place: impl Fn(u32) -> Option<u32> + Sync,
 ) -> Vec<u64> {
     fn count<E: Element>(
-        part: &Part<'_>,
+        matrix: &ScoredMatrix<'_>,
         statistic: usize,
         chunk: &Chunk,
         place: &impl Fn(u32) -> Option<u32>,
         counts: &mut [u64],
     ) {
-        part.visit::<E>(statistic, chunk.range.clone(), |_, key| {
+        matrix.visit::<E>(statistic, chunk.range.clone(), |_, key| {
             if let Some(bin) = place(key) {
                 counts[bin as usize] += 1;
             }
@@ -126,8 +135,8 @@ fn histogram(
     chunks
         .par_iter()
         .fold(empty, |mut counts, chunk| {
-            let part = &parts[chunk.part];
-            by_element!(part, count(part, statistic, chunk, &place, &mut counts));
+            let matrix = &matrices[chunk.matrix];
+            by_element!(matrix, count(matrix, statistic, chunk, &place, &mut counts));
             counts
         })
         .reduce(empty, |mut left, right| {
@@ -138,29 +147,34 @@ fn histogram(
         })
 }
 
-/// The words of one chunk, and how many keys equal the cut's.
-fn write_chunk(part: &Part<'_>, statistic: usize, chunk: &Chunk, cut: Cut) -> (Vec<u64>, usize) {
+/// The words of one chunk, and how many keys equal the threshold's.
+fn write_chunk(
+    matrix: &ScoredMatrix<'_>,
+    statistic: usize,
+    chunk: &Chunk,
+    threshold: Threshold,
+) -> (Vec<u64>, usize) {
     fn write<E: Element>(
-        part: &Part<'_>,
+        matrix: &ScoredMatrix<'_>,
         statistic: usize,
         chunk: &Chunk,
-        cut: Cut,
+        threshold: Threshold,
     ) -> (Vec<u64>, usize) {
         let mut words = vec![0u64; chunk.range.len().div_ceil(64)];
         let mut ties = 0;
-        part.visit::<E>(statistic, chunk.range.clone(), |flat, key| {
+        matrix.visit::<E>(statistic, chunk.range.clone(), |flat, key| {
             let offset = flat - chunk.range.start;
-            words[offset / 64] |= u64::from(key > cut.key) << (offset % 64);
-            ties += usize::from(key == cut.key);
+            words[offset / 64] |= u64::from(key > threshold.key) << (offset % 64);
+            ties += usize::from(key == threshold.key);
         });
         (words, ties)
     }
-    by_element!(part, write(part, statistic, chunk, cut))
+    by_element!(matrix, write(matrix, statistic, chunk, threshold))
 }
 
 /// Sets the bits of the first `count` keys of a chunk that equal `wanted`.
 fn admit(
-    part: &Part<'_>,
+    matrix: &ScoredMatrix<'_>,
     statistic: usize,
     chunk: &Chunk,
     wanted: u32,
@@ -168,14 +182,14 @@ fn admit(
     words: &mut [u64],
 ) {
     fn set<E: Element>(
-        part: &Part<'_>,
+        matrix: &ScoredMatrix<'_>,
         statistic: usize,
         chunk: &Chunk,
         wanted: u32,
         mut count: usize,
         words: &mut [u64],
     ) {
-        part.visit::<E>(statistic, chunk.range.clone(), |flat, key| {
+        matrix.visit::<E>(statistic, chunk.range.clone(), |flat, key| {
             if key == wanted && count > 0 {
                 let offset = flat - chunk.range.start;
                 words[offset / 64] |= 1 << (offset % 64);
@@ -183,5 +197,5 @@ fn admit(
             }
         });
     }
-    by_element!(part, set(part, statistic, chunk, wanted, count, words));
+    by_element!(matrix, set(matrix, statistic, chunk, wanted, count, words));
 }

@@ -1,8 +1,8 @@
 //! How a pass compares keys with the brackets of one statistic.
 
-use super::part::INFINITE;
-use super::sample::Bracket;
-use crate::lanes::{CODES, code};
+use super::bracket::Bracket;
+use super::matrix::INFINITE;
+use crate::simd::{CODES, code};
 
 /// A K that keeps fewer than one in so many is not compared with every key: its elements are few enough to be looked at
 /// one by one.
@@ -23,14 +23,14 @@ pub(crate) struct Window {
     /// K to compare every code with, and the lowest code that may be in.
     pub(crate) dense: Vec<(usize, u8)>,
     /// The codes whose elements have to be looked at one by one.
-    pub(crate) doubtful: [bool; CODES],
+    pub(crate) ambiguous: [bool; CODES],
     /// In the order of their floors, and one more with a floor above every key.
     steps: Vec<Step>,
     /// For each code the first step that it may be within.
     first: [u16; CODES],
 }
 
-/// A bracket that a doubtful key is compared with.
+/// A bracket that a ambiguous key is compared with.
 #[derive(Clone, Copy)]
 pub(crate) struct Step {
     pub(crate) k: usize,
@@ -107,7 +107,7 @@ impl Window {
             )
             .collect();
         steps.sort_by_key(|step| step.floor);
-        let mut doubtful = [false; CODES];
+        let mut ambiguous = [false; CODES];
         let mut first = [0; CODES];
         for (index, &Step { k, bracket, .. }) in steps.iter().enumerate().rev() {
             let sparse = sparse.iter().any(|(other, _)| *other == k);
@@ -118,7 +118,7 @@ impl Window {
                 usize::from(code(last(bracket), base)) + 1
             };
             for code in usize::from(first_of(bracket))..end {
-                doubtful[code] = true;
+                ambiguous[code] = true;
                 first[code] = index as u16;
             }
         }
@@ -133,13 +133,13 @@ impl Window {
                 .iter()
                 .map(|&(k, bracket)| (k, first_of(bracket)))
                 .collect(),
-            doubtful,
+            ambiguous,
             steps,
             first,
         }
     }
 
-    /// The steps from the first on that a doubtful key may be within.
+    /// The steps from the first on that a ambiguous key may be within.
     #[inline(always)]
     pub(crate) fn steps(&self, key: u32) -> &[Step] {
         let first = self.first[usize::from(code((key >> 16) as u16, self.base))];

@@ -3,7 +3,7 @@
 use mathneuro_mask::ParamMask;
 use rayon::prelude::*;
 
-use super::part::{INFINITE, Part};
+use super::matrix::{INFINITE, ScoredMatrix};
 use crate::error::Result;
 use crate::weights::{Element, by_element};
 
@@ -11,20 +11,20 @@ use crate::weights::{Element, by_element};
 ///
 /// A row is scored once, in order; then the largest K is split off, from that the next largest, and so on.
 pub(crate) fn select_rows(
-    part: &Part<'_>,
+    matrix: &ScoredMatrix<'_>,
     statistic: usize,
     keeps: &[usize],
 ) -> Result<Vec<ParamMask>> {
-    let rows = part.len().checked_div(part.cols).unwrap_or(0);
+    let rows = matrix.len().checked_div(matrix.cols).unwrap_or(0);
     let mut order: Vec<usize> = (0..keeps.len()).collect();
     order.sort_by_key(|&k| std::cmp::Reverse(keeps[k]));
     let selected: Vec<Vec<Vec<usize>>> = (0..rows)
         .into_par_iter()
         .map_init(Vec::new, |ranked, row| {
             ranked.clear();
-            by_element!(part, rank(part, statistic, row, ranked));
+            by_element!(matrix, rank(matrix, statistic, row, ranked));
             if ranked.iter().any(|&entry| key_of(entry) >= INFINITE) {
-                return Err(part.explain(statistic));
+                return Err(matrix.locate_non_finite(statistic));
             }
             let mut tops = vec![Vec::new(); keeps.len()];
             let mut rest = &mut ranked[..];
@@ -36,7 +36,7 @@ pub(crate) fn select_rows(
                 rest = &mut rest[..keep];
                 tops[k] = rest
                     .iter()
-                    .map(|&entry| row * part.cols + (entry as u32) as usize)
+                    .map(|&entry| row * matrix.cols + (entry as u32) as usize)
                     .collect();
             }
             Ok(tops)
@@ -45,15 +45,20 @@ pub(crate) fn select_rows(
     (0..keeps.len())
         .map(|k| {
             let indices = selected.iter().flat_map(|row| row[k].iter().copied());
-            Ok(ParamMask::from_indices(part.len(), indices)?)
+            Ok(ParamMask::from_indices(matrix.len(), indices)?)
         })
         .collect()
 }
 
 /// Entries that sort as the ranks do, the best first: the key upside down, then the column.
-fn rank<E: Element>(part: &Part<'_>, statistic: usize, row: usize, ranked: &mut Vec<u64>) {
-    let start = row * part.cols;
-    part.visit::<E>(statistic, start..start + part.cols, |flat, key| {
+fn rank<E: Element>(
+    matrix: &ScoredMatrix<'_>,
+    statistic: usize,
+    row: usize,
+    ranked: &mut Vec<u64>,
+) {
+    let start = row * matrix.cols;
+    matrix.visit::<E>(statistic, start..start + matrix.cols, |flat, key| {
         ranked.push(u64::from(!key) << 32 | (flat - start) as u64);
     });
 }

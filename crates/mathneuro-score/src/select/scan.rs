@@ -4,9 +4,9 @@ use std::ops::Range;
 
 use mathneuro_mask::Isa;
 
-use super::part::{INFINITE, Part, key};
+use super::matrix::{INFINITE, ScoredMatrix, key};
 use super::plan::{Plan, Step, Window};
-use crate::lanes::{self, GROUP, Half, Kernel, Score, prefetch};
+use crate::simd::{self, GROUP, Half, Kernel, Score, prefetch};
 use crate::weights::{Element, by_element};
 
 /// Elements of a chunk: offsets into it fit into 16 bits, and its weights into a core's second-level cache.
@@ -16,7 +16,7 @@ pub(crate) const CHUNK: usize = 1 << 16;
 const TILE: usize = 16;
 
 /// Groups from the one at work to the one that is asked for ahead of its use.
-const AHEAD: usize = 48;
+const PREFETCH_DISTANCE: usize = 48;
 
 /// A plane with as many undecided elements in a chunk as this share is left to the exact way: many weights are equal.
 const UNDECIDED: usize = 8;
@@ -53,7 +53,7 @@ impl Undecided {
 
 /// What was found in a chunk beside the bits.
 #[derive(Default)]
-pub(crate) struct Found {
+pub(crate) struct ChunkResult {
     /// Elements of each plane that are in for certain.
     pub(crate) certain: Vec<usize>,
     pub(crate) undecided: Undecided,
@@ -65,7 +65,7 @@ pub(crate) struct Found {
 
 /// What a thread needs for chunk after chunk.
 #[derive(Default)]
-pub(crate) struct Room {
+pub(crate) struct Scratch {
     /// Undecided elements of each K, as offset and key.
     lists: Vec<List>,
     /// The words of a tile, for each K: settled and counted before they are written to a mask, or taken out of it.
@@ -82,7 +82,7 @@ struct List {
 }
 
 impl List {
-    /// Makes room for so many more, and one that is not kept.
+    /// Makes scratch for so many more, and one that is not kept.
     #[inline(always)]
     fn reserve(&mut self, more: usize) {
         let wanted = self.len + more + 1;
@@ -91,7 +91,7 @@ impl List {
         }
     }
 
-    /// Keeps an element if it is wanted; a branch would be a coin's toss.
+    /// Keeps an element if it is wanted; without a branch, which would be unpredictable.
     #[inline(always)]
     fn push(&mut self, offset: u16, key: u32, wanted: bool) {
         if let Some(slot) = self.slots.get_mut(self.len) {
@@ -103,7 +103,7 @@ impl List {
 
 /// One chunk and one statistic.
 pub(crate) struct Scan<'s, 'p> {
-    pub(crate) part: &'s Part<'p>,
+    pub(crate) matrix: &'s ScoredMatrix<'p>,
     pub(crate) statistic: usize,
     pub(crate) range: Range<usize>,
     pub(crate) plan: &'s Plan,
@@ -118,29 +118,29 @@ impl Scan<'_, '_> {
         self,
         isa: Isa,
         planes: &mut [&mut [u64]],
-        room: &mut Room,
-        found: &mut Found,
+        scratch: &mut Scratch,
+        found: &mut ChunkResult,
     ) {
-        let part = self.part;
+        let matrix = self.matrix;
         let pass = Pass {
             scan: self,
             planes,
-            room,
+            scratch,
             found,
         };
-        by_element!(part, pass_with(isa, pass));
+        by_element!(matrix, pass_with(isa, pass));
     }
 }
 
-fn pass_with<E: lanes::Readable>(isa: Isa, pass: Pass<'_, '_, '_, '_>) {
-    lanes::run::<E, _>(isa, pass);
+fn pass_with<E: simd::Readable>(isa: Isa, pass: Pass<'_, '_, '_, '_>) {
+    simd::run::<E, _>(isa, pass);
 }
 
 struct Pass<'r, 'm, 's, 'p> {
     scan: Scan<'s, 'p>,
     planes: &'r mut [&'m mut [u64]],
-    room: &'r mut Room,
-    found: &'r mut Found,
+    scratch: &'r mut Scratch,
+    found: &'r mut ChunkResult,
 }
 
 impl Kernel for Pass<'_, '_, '_, '_> {
@@ -152,30 +152,30 @@ impl Kernel for Pass<'_, '_, '_, '_> {
         let Self {
             scan,
             planes,
-            room,
+            scratch,
             found,
         } = self;
-        let part = scan.part;
-        let factors = &part.statistics[scan.statistic];
-        let bytes = &part.weights.bytes()[scan.range.start * E::SIZE..scan.range.end * E::SIZE];
+        let matrix = scan.matrix;
+        let factors = &matrix.statistics[scan.statistic];
+        let bytes = &matrix.weights.bytes()[scan.range.start * E::SIZE..scan.range.end * E::SIZE];
         let elements = scan.range.len();
         let all_words = elements.div_ceil(GROUP);
         // Bits of the last word that stand for elements.
         let valid = u64::MAX >> (all_words * GROUP - elements);
         let limit = (elements / UNDECIDED).max(GROUP);
         let ks = scan.plan.ks;
-        room.lists.resize_with(ks, List::default);
-        for list in &mut room.lists {
+        scratch.lists.resize_with(ks, List::default);
+        for list in &mut scratch.lists {
             list.len = 0;
         }
-        room.words.resize(ks, [0; TILE]);
-        room.set.clear();
-        room.set.resize(ks, 0);
-        let sets: Vec<L::Set> = scan
+        scratch.words.resize(ks, [0; TILE]);
+        scratch.set.clear();
+        scratch.set.resize(ks, 0);
+        let sets: Vec<L::LookupTable> = scan
             .plan
             .windows
             .iter()
-            .map(|window| L::set(&window.doubtful))
+            .map(|window| L::lookup_table(&window.ambiguous))
             .collect();
 
         let zero = [0u8; GROUP * 4];
@@ -185,7 +185,7 @@ impl Kernel for Pass<'_, '_, '_, '_> {
         let mut codes = [nothing.codes(0); TILE];
         let mut places = [0u16; TILE * GROUP + GROUP];
         let mut largest = 0;
-        let mut column = scan.range.start % part.cols;
+        let mut column = scan.range.start % matrix.cols;
         let mut columns = [0; TILE];
 
         for first in (0..all_words).step_by(TILE) {
@@ -218,8 +218,8 @@ impl Kernel for Pass<'_, '_, '_, '_> {
                     column += GROUP;
                     word += 1;
                 }
-                while column >= part.cols {
-                    column -= part.cols;
+                while column >= matrix.cols {
+                    column -= matrix.cols;
                 }
             }
             let tile_largest = keys[1..tile]
@@ -228,9 +228,9 @@ impl Kernel for Pass<'_, '_, '_, '_> {
                 .largest();
             largest = largest.max(tile_largest);
 
-            room.words.fill([0; TILE]);
+            scratch.words.fill([0; TILE]);
             for &k in &scan.plan.everything {
-                room.words[k].fill(u64::MAX);
+                scratch.words[k].fill(u64::MAX);
             }
             for (window, set) in scan.plan.windows.iter().zip(&sets) {
                 if tile_largest < window.base {
@@ -238,36 +238,40 @@ impl Kernel for Pass<'_, '_, '_, '_> {
                 }
                 let mut count = 0;
                 for (word, (codes, keys)) in codes.iter_mut().zip(&keys[..tile]).enumerate() {
-                    let ahead = (first + word + AHEAD) * GROUP * E::SIZE;
+                    let ahead = (first + word + PREFETCH_DISTANCE) * GROUP * E::SIZE;
                     if let Some(group) = bytes.get(ahead..ahead + GROUP * E::SIZE) {
                         prefetch(group);
                     }
                     *codes = keys.codes(window.base);
-                    let mut doubtful = L::within(codes, set);
+                    let mut ambiguous = L::members(codes, set);
                     if first + word + 1 == all_words {
-                        doubtful &= valid;
+                        ambiguous &= valid;
                     }
                     if let Some(places) = places[count..].first_chunk_mut() {
-                        L::places(doubtful, (word * GROUP) as u16, places);
+                        L::set_bit_positions(ambiguous, (word * GROUP) as u16, places);
                     }
-                    count += doubtful.count_ones() as usize;
+                    count += ambiguous.count_ones() as usize;
                 }
                 for &(k, level) in &window.dense {
-                    let level = L::level(level);
-                    for (word, codes) in room.words[k].iter_mut().zip(&codes) {
+                    let level = L::threshold(level);
+                    for (word, codes) in scratch.words[k].iter_mut().zip(&codes) {
                         *word = L::at_least(codes, &level);
                     }
                 }
-                let doubtful = Doubtful {
+                let ambiguous = Ambiguous {
                     scan: &scan,
                     window,
                     bytes: &bytes[first * GROUP * E::SIZE..],
                     columns: &columns,
                     places: &places[..count],
                 };
-                doubtful.settle::<E>(first, room, limit);
+                ambiguous.resolve::<E>(first, scratch, limit);
             }
-            for ((words, set), plane) in room.words.iter_mut().zip(&mut room.set).zip(&mut *planes)
+            for ((words, set), plane) in scratch
+                .words
+                .iter_mut()
+                .zip(&mut scratch.set)
+                .zip(&mut *planes)
             {
                 if first + tile == all_words {
                     words[tile - 1] &= valid;
@@ -292,12 +296,12 @@ impl Kernel for Pass<'_, '_, '_, '_> {
         if u32::from(largest) >= INFINITE >> 16 {
             found.infinite.get_or_insert(scan.statistic);
         }
-        found.close(room, limit, scan.write);
+        found.close(scratch, limit, scan.write);
     }
 }
 
 /// The elements of a tile that have to be looked at one by one.
-struct Doubtful<'d, 's, 'p> {
+struct Ambiguous<'d, 's, 'p> {
     scan: &'d Scan<'s, 'p>,
     window: &'d Window,
     /// The weights from the tile on.
@@ -308,14 +312,14 @@ struct Doubtful<'d, 's, 'p> {
     places: &'d [u16],
 }
 
-impl Doubtful<'_, '_, '_> {
+impl Ambiguous<'_, '_, '_> {
     /// Sets their bits, and keeps those that are within a bracket.
     #[inline(never)]
-    fn settle<E: Element>(&self, first: usize, room: &mut Room, limit: usize) {
-        let part = self.scan.part;
-        let factors = &part.statistics[self.scan.statistic].all[..];
+    fn resolve<E: Element>(&self, first: usize, scratch: &mut Scratch, limit: usize) {
+        let matrix = self.scan.matrix;
+        let factors = &matrix.statistics[self.scan.statistic].all[..];
         let offset = (first * GROUP) as u16;
-        for list in &mut room.lists {
+        for list in &mut scratch.lists {
             list.len = list.len.min(limit);
             list.reserve(self.places.len());
         }
@@ -340,23 +344,23 @@ impl Doubtful<'_, '_, '_> {
                     }
                     let (may, is) = (key >= bracket.start, key >= bracket.end);
                     let set = is | (may & self.scan.write);
-                    let word = &mut room.words[k][word];
+                    let word = &mut scratch.words[k][word];
                     *word = *word & !(1 << bit) | u64::from(set) << bit;
-                    room.lists[k].push(offset + place, key, may & !is);
+                    scratch.lists[k].push(offset + place, key, may & !is);
                 }
             }
         }
     }
 }
 
-impl Found {
+impl ChunkResult {
     /// Takes over the lists of one statistic's planes.
     #[inline(always)]
-    fn close(&mut self, room: &Room, limit: usize, write: bool) {
-        let total = room.lists.iter().map(|list| list.len).sum();
+    fn close(&mut self, scratch: &Scratch, limit: usize, write: bool) {
+        let total = scratch.lists.iter().map(|list| list.len).sum();
         self.undecided.offsets.reserve_exact(total);
         self.undecided.keys.reserve_exact(total);
-        for (list, set) in room.lists.iter().zip(&room.set) {
+        for (list, set) in scratch.lists.iter().zip(&scratch.set) {
             let kept = &list.slots[..list.len];
             let offsets = kept.iter().map(|slot| *slot as u16);
             self.undecided.offsets.extend(offsets);

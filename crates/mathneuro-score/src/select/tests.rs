@@ -1,14 +1,14 @@
-//! The single pass against the three exact reads: every instruction set of this machine, chunks of every size, several
+//! The single pass and the three exact reads against a sort of the scores: every instruction set of this machine, chunks of every size, several
 //! statistics, and brackets that miss.
 
 use half::{bf16, f16};
 use mathneuro_mask::{Isa, ParamMask};
 use proptest::prelude::*;
 
-use super::part::{INFINITE, Part};
-use super::sample::{Bracket, brackets};
+use super::bracket::{Bracket, brackets};
+use super::matrix::{INFINITE, ScoredMatrix};
 use super::scan::CHUNK;
-use super::{Options, Want, exact, select_with};
+use super::{Options, Output, select_with};
 use crate::Dtype;
 use crate::rule::ScoreRule;
 use crate::weights::{WeightMatrix, Weights};
@@ -56,25 +56,63 @@ fn norms(len: usize, seed: u64) -> Vec<f64> {
         .collect()
 }
 
-/// The composition of what the oracle selects.
-fn expected(part: &Part<'_>, keeps: &[Vec<usize>], want: Want) -> Vec<ParamMask> {
-    let parts = std::slice::from_ref(part);
-    let tops: Vec<Vec<ParamMask>> = (0..part.statistics.len())
-        .map(|statistic| {
-            let one = |&keep: &usize| exact::select(parts, statistic, keep).unwrap();
-            keeps[statistic].iter().flat_map(one).collect()
-        })
-        .collect();
-    match want {
-        Want::Tops => tops.into_iter().flatten().collect(),
-        Want::Isolated => (0..keeps[0].len())
-            .map(|k| {
-                tops[1..].iter().fold(tops[0][k].clone(), |mask, top| {
-                    mask.and_not(&top[k]).unwrap()
-                })
-            })
-            .collect(),
+/// What a sort selects of scores computed here: it shares no code with the selection.
+struct Oracle {
+    /// For each norm vector the flat indices, highest score first, among equals the lowest.
+    orders: Vec<Vec<usize>>,
+}
+
+impl Oracle {
+    fn new(weights: &[f32], norms: &[&[f64]], rule: ScoreRule) -> Self {
+        let order = |norms: &&[f64]| {
+            let score = |i: usize| {
+                let norm = norms[i % norms.len()] as f32;
+                match rule {
+                    ScoreRule::WeightTimesNorm => weights[i].abs() * norm,
+                    ScoreRule::WeightMagnitude => weights[i].abs(),
+                    ScoreRule::ActivationNorm => norm,
+                }
+            };
+            let mut order: Vec<usize> = (0..weights.len()).collect();
+            order.sort_by(|&a, &b| score(b).total_cmp(&score(a)));
+            order
+        };
+        Self {
+            orders: norms.iter().map(order).collect(),
+        }
     }
+
+    fn top(&self, norms: usize, keep: usize) -> ParamMask {
+        let order = &self.orders[norms];
+        ParamMask::from_indices(order.len(), order[..keep].iter().copied()).unwrap()
+    }
+
+    fn expected(&self, keeps: &[Vec<usize>], output: Output) -> Vec<ParamMask> {
+        let tops = |(norms, keeps): (usize, &Vec<usize>)| -> Vec<ParamMask> {
+            keeps.iter().map(|&keep| self.top(norms, keep)).collect()
+        };
+        let mut tops = keeps.iter().enumerate().map(tops);
+        match output {
+            Output::TopK => tops.flatten().collect(),
+            Output::Difference => {
+                let first = tops.next().unwrap();
+                tops.fold(first, |left, right| {
+                    let pairs = left.iter().zip(&right);
+                    pairs.map(|(a, b)| a.and_not(b).unwrap()).collect()
+                })
+            }
+        }
+    }
+}
+
+/// What the dtype makes of the values.
+fn decode(dtype: Dtype, values: &[f32]) -> Vec<f32> {
+    let each = |&value: &f32| match dtype {
+        Dtype::F16 => f16::from_f32(value).to_f32(),
+        Dtype::BF16 => bf16::from_f32(value).to_f32(),
+        _ => value,
+    };
+    values.iter().map(each).collect()
 }
 
 fn check(rows: usize, cols: usize, weights: &[f32], rule: ScoreRule, chunks: &[usize]) {
@@ -92,18 +130,19 @@ fn check(rows: usize, cols: usize, weights: &[f32], rule: ScoreRule, chunks: &[u
         let matrix =
             WeightMatrix::new("w", rows, cols, Weights::from_bytes(float, &bytes).unwrap())
                 .unwrap();
-        let part = Part::new(&matrix, &[&a, &b, &c], rule).unwrap();
-        for want in [Want::Tops, Want::Isolated] {
-            let expected = expected(&part, &keeps, want);
+        let matrix = ScoredMatrix::new(&matrix, &[&a, &b, &c], rule).unwrap();
+        let oracle = Oracle::new(&decode(float, weights), &[&a, &b, &c], rule);
+        for output in [Output::TopK, Output::Difference] {
+            let expected = oracle.expected(&keeps, output);
             for isa in instruction_sets() {
                 for &chunk in chunks {
                     let options = Options { isa, chunk };
-                    let parts = std::slice::from_ref(&part);
-                    let found = select_with(parts, &keeps, want, options, brackets).unwrap();
+                    let matrices = std::slice::from_ref(&matrix);
+                    let found = select_with(matrices, &keeps, output, options, brackets).unwrap();
                     let found: Vec<ParamMask> = found.into_iter().flatten().collect();
                     assert!(
                         found == expected,
-                        "{rows} x {cols} {float:?} {rule} {want:?} {isa} in chunks of {chunk}"
+                        "{rows} x {cols} {float:?} {rule} {output:?} {isa} in chunks of {chunk}"
                     );
                 }
             }
@@ -194,7 +233,8 @@ fn a_bracket_that_misses_costs_time_only() {
     let norms: Vec<Vec<f64>> = (1..3).map(|seed| norms(cols, seed)).collect();
     let norms: Vec<&[f64]> = norms.iter().map(Vec::as_slice).collect();
     let matrix = WeightMatrix::new("w", rows, cols, weights.as_slice().into()).unwrap();
-    let part = Part::new(&matrix, &norms, ScoreRule::WeightTimesNorm).unwrap();
+    let matrix = ScoredMatrix::new(&matrix, &norms, ScoreRule::WeightTimesNorm).unwrap();
+    let oracle = Oracle::new(&weights, &norms, ScoreRule::WeightTimesNorm);
     let keeps = [vec![1, 50, 500], vec![1, 50, 500]];
     let options = Options {
         isa: Isa::active(),
@@ -212,14 +252,17 @@ fn a_bracket_that_misses_costs_time_only() {
             end: INFINITE,
         },
     ] {
-        for want in [Want::Tops, Want::Isolated] {
-            let all = |_: &[Part<'_>], keeps: &[Vec<usize>]| {
+        for output in [Output::TopK, Output::Difference] {
+            let all = |_: &[ScoredMatrix<'_>], keeps: &[Vec<usize>]| {
                 vec![vec![wrong; keeps[0].len()]; keeps.len()]
             };
-            let parts = std::slice::from_ref(&part);
-            let found = select_with(parts, &keeps, want, options, all).unwrap();
+            let matrices = std::slice::from_ref(&matrix);
+            let found = select_with(matrices, &keeps, output, options, all).unwrap();
             let found: Vec<ParamMask> = found.into_iter().flatten().collect();
-            assert!(found == expected(&part, &keeps, want), "{wrong:?} {want:?}");
+            assert!(
+                found == oracle.expected(&keeps, output),
+                "{wrong:?} {output:?}"
+            );
         }
     }
 }
@@ -232,16 +275,16 @@ fn brackets_hold_their_thresholds_and_little_else() {
     let weights = Weights::from_bytes(Dtype::BF16, &bytes).unwrap();
     let matrix = WeightMatrix::new("w", rows, cols, weights).unwrap();
     let norms = norms(cols, 1);
-    let part = Part::new(&matrix, &[&norms], ScoreRule::WeightTimesNorm).unwrap();
+    let matrix = ScoredMatrix::new(&matrix, &[&norms], ScoreRule::WeightTimesNorm).unwrap();
     let mut keys = Vec::new();
-    part.visit::<crate::weights::BF16>(0, 0..numel, |_, key| keys.push(key));
+    matrix.visit::<crate::weights::BF16>(0, 0..numel, |_, key| keys.push(key));
     keys.sort_unstable_by(|a, b| b.cmp(a));
     let keeps =
         [0.0001, 0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.15].map(|k| (numel as f64 * k) as usize);
     let mut within = 0;
     for (keep, bracket) in keeps
         .iter()
-        .zip(&brackets(std::slice::from_ref(&part), &[keeps.to_vec()])[0])
+        .zip(&brackets(std::slice::from_ref(&matrix), &[keeps.to_vec()])[0])
     {
         let threshold = keys[keep - 1];
         assert!(
@@ -276,13 +319,14 @@ fn columns_that_weigh_more_do_not_mislead_the_sample() {
         let blocks: Vec<f64> = (0..cols)
             .map(|i| [1.0, 9.0, 3.0, 0.2][i / 64 % 4])
             .collect();
-        let part = Part::new(&matrix, &[&single, &blocks], ScoreRule::WeightTimesNorm).unwrap();
+        let matrix =
+            ScoredMatrix::new(&matrix, &[&single, &blocks], ScoreRule::WeightTimesNorm).unwrap();
         let keeps = [0.0001, 0.001, 0.01, 0.05, 0.15, 0.4].map(|k| (numel as f64 * k) as usize);
         let lists = [keeps.to_vec(), keeps.to_vec()];
-        let found = brackets(std::slice::from_ref(&part), &lists);
+        let found = brackets(std::slice::from_ref(&matrix), &lists);
         for (statistic, found) in found.iter().enumerate() {
             let mut keys = Vec::new();
-            part.visit::<crate::weights::BF16>(statistic, 0..numel, |_, key| keys.push(key));
+            matrix.visit::<crate::weights::BF16>(statistic, 0..numel, |_, key| keys.push(key));
             keys.sort_unstable_by(|a, b| b.cmp(a));
             for (keep, bracket) in keeps.iter().zip(found) {
                 let threshold = keys[keep - 1];

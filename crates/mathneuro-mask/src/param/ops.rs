@@ -5,10 +5,8 @@ use std::ops::{BitAnd, BitOr, BitXor, Not, Sub};
 use rayon::prelude::*;
 
 use crate::error::{MaskError, Result};
+use crate::param::words::CHUNK;
 use crate::param::{ParamMask, tail_mask};
-
-/// Words that one task works on: 256 KiB, small enough to share out, large enough to hide the hand-over.
-pub(crate) const CHUNK: usize = 32 * 1024;
 
 impl ParamMask {
     pub(crate) fn check_len(&self, other: &Self) -> Result<()> {

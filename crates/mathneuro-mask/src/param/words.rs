@@ -4,6 +4,9 @@ use std::ops::{Deref, DerefMut};
 
 use memmap2::MmapMut;
 
+/// Words that one task works on: 256 KiB, small enough to share out, large enough to hide the hand-over.
+pub(crate) const CHUNK: usize = 32 * 1024;
+
 /// A large page of the common systems, in bytes.
 const PAGE: usize = 1 << 21;
 
@@ -39,14 +42,6 @@ impl Words {
         #[cfg(target_os = "linux")]
         let _ = map.advise(memmap2::Advice::HugePage);
         Self(Memory::Mapped(map, count))
-    }
-
-    /// As a vector; large ones are copied.
-    pub(crate) fn into_vec(self) -> Vec<u64> {
-        match self.0 {
-            Memory::Heap(words) => words,
-            Memory::Mapped(..) => self.to_vec(),
-        }
     }
 }
 

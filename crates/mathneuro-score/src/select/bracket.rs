@@ -5,8 +5,8 @@ use std::ops::Range;
 use mathneuro_mask::Isa;
 use rayon::prelude::*;
 
-use super::part::{INFINITE, Part, key};
-use crate::lanes::{self, GROUP, Half, Kernel, Score, prefetch};
+use super::matrix::{INFINITE, ScoredMatrix, key};
+use crate::simd::{self, GROUP, Half, Kernel, Score, prefetch};
 use crate::weights::{Element, by_element};
 
 /// The keys that may be a threshold: those from `start` up to, but not including, `end`. Keys from `end` on are in the
@@ -33,9 +33,9 @@ const BIN: u32 = 13;
 const DEVIATIONS: f64 = 3.5;
 
 /// For each statistic one bracket for each number to keep.
-pub(crate) fn brackets(parts: &[Part<'_>], keeps: &[Vec<usize>]) -> Vec<Vec<Bracket>> {
+pub(crate) fn brackets(matrices: &[ScoredMatrix<'_>], keeps: &[Vec<usize>]) -> Vec<Vec<Bracket>> {
     let statistics = keeps.len();
-    let total: usize = parts.iter().map(Part::len).sum();
+    let total: usize = matrices.iter().map(ScoredMatrix::len).sum();
     let stride = |wanted: usize| (total / wanted).max(1);
     let all = Bins {
         first: 0,
@@ -46,7 +46,7 @@ pub(crate) fn brackets(parts: &[Part<'_>], keeps: &[Vec<usize>]) -> Vec<Vec<Brac
     let mut bins = everything.clone();
     if fine > 1 {
         // What lies far below every threshold need not be counted, and far above the highest key there is little.
-        let coarse = Sample::take(parts, &everything, stride(COARSE));
+        let coarse = Sample::take(matrices, &everything, stride(COARSE));
         for (statistic, bins) in bins.iter_mut().enumerate() {
             let keeps = keeps[statistic].iter().copied();
             let most = keeps.filter(|keep| *keep < total).max();
@@ -64,7 +64,7 @@ pub(crate) fn brackets(parts: &[Part<'_>], keeps: &[Vec<usize>]) -> Vec<Vec<Brac
             };
         }
     }
-    let sample = Sample::take(parts, &bins, fine);
+    let sample = Sample::take(matrices, &bins, fine);
     let mut brackets = sample.brackets(keeps, total);
     // A threshold below what was counted: the coarse sample was far off.
     let below = |brackets: &[Bracket], bins: &Bins| {
@@ -78,7 +78,7 @@ pub(crate) fn brackets(parts: &[Part<'_>], keeps: &[Vec<usize>]) -> Vec<Vec<Brac
         .zip(&bins)
         .any(|(brackets, bins)| below(brackets, bins))
     {
-        brackets = Sample::take(parts, &everything, fine).brackets(keeps, total);
+        brackets = Sample::take(matrices, &everything, fine).brackets(keeps, total);
     }
     brackets
 }
@@ -99,16 +99,16 @@ struct Sample<'b> {
 
 impl<'b> Sample<'b> {
     /// Looks at one group of 64 out of `stride`.
-    fn take(parts: &[Part<'_>], bins: &'b [Bins], stride: usize) -> Self {
+    fn take(matrices: &[ScoredMatrix<'_>], bins: &'b [Bins], stride: usize) -> Self {
         /// Groups that one task looks at.
         const TASK: usize = 1 << 12;
         let mut tasks = Vec::new();
-        for part in parts {
-            let groups = part.len().div_ceil(GROUP * stride);
+        for matrix in matrices {
+            let groups = matrix.len().div_ceil(GROUP * stride);
             tasks.extend(
                 (0..groups)
                     .step_by(TASK)
-                    .map(|first| (part, first..groups.min(first + TASK))),
+                    .map(|first| (matrix, first..groups.min(first + TASK))),
             );
         }
         let isa = Isa::active();
@@ -116,19 +116,19 @@ impl<'b> Sample<'b> {
             .into_par_iter()
             .fold(
                 || (Vec::new(), 0),
-                |(mut counts, mut sampled), (part, groups)| {
+                |(mut counts, mut sampled), (matrix, groups)| {
                     if counts.is_empty() {
                         let bins = bins.iter().map(|bins| bins.last - bins.first + 1);
                         counts.extend(bins.map(|bins| vec![0u32; bins as usize]));
                     }
                     let count = Count {
-                        part,
+                        matrix,
                         bins,
                         stride,
                         groups,
                         counts: &mut counts,
                     };
-                    sampled += by_element!(part, count_with(isa, count));
+                    sampled += by_element!(matrix, count_with(isa, count));
                     (counts, sampled)
                 },
             )
@@ -208,7 +208,7 @@ fn hash(index: usize) -> u64 {
     x ^ (x >> 31)
 }
 
-/// Where in a part the sampled groups are: one of each block of `stride` groups.
+/// Where in a matrix the sampled groups are: one of each block of `stride` groups.
 struct Places {
     len: usize,
     cols: usize,
@@ -218,14 +218,14 @@ struct Places {
 }
 
 impl Places {
-    fn new(part: &Part<'_>, stride: usize) -> Self {
-        let (cols, block) = (part.cols.max(1), stride * GROUP);
+    fn new(matrix: &ScoredMatrix<'_>, stride: usize) -> Self {
+        let (cols, block) = (matrix.cols.max(1), stride * GROUP);
         let (mut a, mut b) = (cols, block);
         while b > 0 {
             (a, b) = (b, a % b);
         }
         Self {
-            len: part.len(),
+            len: matrix.len(),
             cols,
             stride,
             period: cols / a,
@@ -243,21 +243,21 @@ impl Places {
     }
 }
 
-/// Counts the chosen groups of a part for all statistics; returns how many weights they hold.
+/// Counts the chosen groups of a matrix for all statistics; returns how many weights they hold.
 struct Count<'c, 'p> {
-    part: &'c Part<'p>,
+    matrix: &'c ScoredMatrix<'p>,
     bins: &'c [Bins],
     stride: usize,
     groups: Range<usize>,
     counts: &'c mut [Vec<u32>],
 }
 
-fn count_with<E: lanes::Readable>(isa: Isa, count: Count<'_, '_>) -> usize {
-    lanes::run::<E, _>(isa, count)
+fn count_with<E: simd::Readable>(isa: Isa, count: Count<'_, '_>) -> usize {
+    simd::run::<E, _>(isa, count)
 }
 
 /// Groups that are asked for ahead.
-const AHEAD: usize = 16;
+const PREFETCH_DISTANCE: usize = 16;
 
 impl Kernel for Count<'_, '_> {
     type Output = usize;
@@ -265,26 +265,26 @@ impl Kernel for Count<'_, '_> {
     #[inline(always)]
     fn run<E: Element, L: Score<E>>(self) -> usize {
         let Self {
-            part,
+            matrix,
             bins,
             stride,
             groups,
             counts,
         } = self;
-        let all = part.weights.bytes();
-        let in_block = Places::new(part, stride);
+        let all = matrix.weights.bytes();
+        let in_block = Places::new(matrix, stride);
         let mut halves: (Half, Half) = ([0.0; GROUP / 2], [0.0; GROUP / 2]);
         let mut places = [0u16; GROUP];
-        let mut starts = [0; AHEAD];
-        for block in groups.start..groups.start + AHEAD {
-            starts[block % AHEAD] = in_block.start(block);
+        let mut starts = [0; PREFETCH_DISTANCE];
+        for block in groups.start..groups.start + PREFETCH_DISTANCE {
+            starts[block % PREFETCH_DISTANCE] = in_block.start(block);
         }
         let mut sampled = 0;
         for block in groups {
-            let ahead = in_block.start(block + AHEAD);
+            let ahead = in_block.start(block + PREFETCH_DISTANCE);
             prefetch(&all[ahead * E::SIZE..all.len().min((ahead + GROUP) * E::SIZE)]);
-            let start = std::mem::replace(&mut starts[block % AHEAD], ahead);
-            let size = GROUP.min(part.len() - start);
+            let start = std::mem::replace(&mut starts[block % PREFETCH_DISTANCE], ahead);
+            let size = GROUP.min(matrix.len() - start);
             let mut padded = [0u8; GROUP * 4];
             let bytes = &all[start * E::SIZE..(start + size) * E::SIZE];
             let bytes = if size == GROUP {
@@ -293,25 +293,25 @@ impl Kernel for Count<'_, '_> {
                 padded[..bytes.len()].copy_from_slice(bytes);
                 &padded[..GROUP * E::SIZE]
             };
-            let column = start % part.cols.max(1);
-            let each = part.statistics.iter().zip(bins).zip(&mut *counts);
+            let column = start % matrix.cols.max(1);
+            let each = matrix.statistics.iter().zip(bins).zip(&mut *counts);
             for ((factors, bins), counts) in each {
                 let keys = L::scores(bytes, factors.group::<E>(column, &mut halves));
                 // Codes from 1 on are those of the bins.
                 let floor = (bins.first >> (16 - BIN)) as u16;
                 let mut bits = match floor.checked_sub(1) {
-                    Some(base) => L::at_least(&keys.codes(base), &L::level(1)),
+                    Some(base) => L::at_least(&keys.codes(base), &L::threshold(1)),
                     None => u64::MAX,
                 };
                 if size < GROUP {
                     bits &= (1 << size) - 1;
                 }
-                L::places(bits, 0, &mut places);
+                L::set_bit_positions(bits, 0, &mut places);
                 for &place in &places[..bits.count_ones() as usize] {
                     let place = usize::from(place);
                     let mut at = column + place;
-                    if at >= part.cols {
-                        at %= part.cols;
+                    if at >= matrix.cols {
+                        at %= matrix.cols;
                     }
                     let element = &bytes[place * E::SIZE..(place + 1) * E::SIZE];
                     let bin = key(E::read(element), factors.all[at]) >> BIN;

@@ -1,5 +1,5 @@
 //! Every instruction set that the machine has against plain Rust, operation by operation. Small enough for Miri:
-//! `RUSTFLAGS="-Ctarget-feature=+avx2,+f16c,+popcnt" cargo +nightly miri test -p mathneuro-score --lib lanes::`
+//! `RUSTFLAGS="-Ctarget-feature=+avx2,+f16c,+popcnt" cargo +nightly miri test -p mathneuro-score --lib simd::`
 
 use half::{bf16, f16};
 use mathneuro_mask::Isa;
@@ -32,15 +32,15 @@ impl Kernel for &Case<'_> {
         let keys = L::scores(first, self.factors);
         let both = keys.max(L::scores(second, self.factors));
         let codes = keys.codes(self.base);
-        let within = L::within(&codes, &L::set(self.members));
+        let within = L::members(&codes, &L::lookup_table(self.members));
         let mut places = [0; GROUP];
-        L::places(within, 7, &mut places);
+        L::set_bit_positions(within, 7, &mut places);
         let levels = [0, 1, 2, 100, 127, 128, 254, 255];
         Seen {
             largest: both.largest(),
             at_least: levels
                 .iter()
-                .map(|&level| L::at_least(&codes, &L::level(level)))
+                .map(|&level| L::at_least(&codes, &L::threshold(level)))
                 .collect(),
             within,
             places: places[..within.count_ones() as usize].to_vec(),

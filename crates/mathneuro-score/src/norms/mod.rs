@@ -1,5 +1,9 @@
 //! Activation norms: one f64 vector per hook site, and the weights that read it.
 
+pub(crate) mod by_text;
+mod file;
+pub(crate) mod squares;
+
 use std::collections::BTreeMap;
 
 use mathneuro_mask::Provenance;

@@ -140,9 +140,9 @@ unsafe fn bits(bytes: [uint8x16_t; 4]) -> u64 {
 
 impl Lanes for Neon {
     type Codes = [uint8x16_t; 4];
-    type Level = uint8x16_t;
+    type Threshold = uint8x16_t;
     /// The members by nibbles: see [`nibbles`].
-    type Set = [uint8x16_t; 3];
+    type LookupTable = [uint8x16_t; 3];
 
     #[inline(always)]
     fn max(mut self, other: Self) -> Self {
@@ -176,26 +176,26 @@ impl Lanes for Neon {
     }
 
     #[inline(always)]
-    fn level(code: u8) -> uint8x16_t {
+    fn threshold(code: u8) -> uint8x16_t {
         // SAFETY: NEON is part of every 64-bit ARM machine.
         unsafe { vdupq_n_u8(code) }
     }
 
     #[inline(always)]
-    fn at_least(codes: &[uint8x16_t; 4], level: &uint8x16_t) -> u64 {
+    fn at_least(codes: &[uint8x16_t; 4], threshold: &uint8x16_t) -> u64 {
         // SAFETY: NEON is part of every 64-bit ARM machine.
         unsafe {
             bits([
-                vcgeq_u8(codes[0], *level),
-                vcgeq_u8(codes[1], *level),
-                vcgeq_u8(codes[2], *level),
-                vcgeq_u8(codes[3], *level),
+                vcgeq_u8(codes[0], *threshold),
+                vcgeq_u8(codes[1], *threshold),
+                vcgeq_u8(codes[2], *threshold),
+                vcgeq_u8(codes[3], *threshold),
             ])
         }
     }
 
     #[inline(always)]
-    fn set(members: &[bool; CODES]) -> [uint8x16_t; 3] {
+    fn lookup_table(members: &[bool; CODES]) -> [uint8x16_t; 3] {
         let [low, high, place] = nibbles(members);
         // SAFETY: each array holds the 16 bytes that are read; NEON is part of every 64-bit ARM machine.
         unsafe {
@@ -208,14 +208,14 @@ impl Lanes for Neon {
     }
 
     #[inline(always)]
-    fn within(codes: &[uint8x16_t; 4], set: &[uint8x16_t; 3]) -> u64 {
+    fn members(codes: &[uint8x16_t; 4], table: &[uint8x16_t; 3]) -> u64 {
         // SAFETY: NEON is part of every 64-bit ARM machine.
         unsafe {
             bits([
-                within(codes[0], *set),
-                within(codes[1], *set),
-                within(codes[2], *set),
-                within(codes[3], *set),
+                within(codes[0], *table),
+                within(codes[1], *table),
+                within(codes[2], *table),
+                within(codes[3], *table),
             ])
         }
     }

@@ -4,11 +4,11 @@ use std::ops::Range;
 
 use mathneuro_mask::ParamMask;
 
-use super::part::Part;
-use super::{Want, select};
 use crate::error::{Result, ScoreError};
 use crate::heads::HeadRanges;
 use crate::rule::ScoreRule;
+use crate::select::matrix::ScoredMatrix;
+use crate::select::{Output, select};
 use crate::weights::{WeightMatrix, Weights};
 
 /// As [`select`] for one matrix; `keeps` has the numbers to keep of so many elements.
@@ -18,13 +18,13 @@ pub(crate) fn select_heads(
     statistics: &[&[f64]],
     rule: ScoreRule,
     keeps: impl Fn(usize) -> Result<Vec<Vec<usize>>>,
-    want: Want,
+    output: Output,
 ) -> Result<Vec<ParamMask>> {
     // Names bad norms by their places in the matrix.
-    Part::new(matrix, statistics, rule)?;
-    let outputs: usize = match want {
-        Want::Tops => keeps(0)?.iter().map(Vec::len).sum(),
-        Want::Isolated => keeps(0)?.first().map_or(0, Vec::len),
+    ScoredMatrix::new(matrix, statistics, rule)?;
+    let outputs: usize = match output {
+        Output::TopK => keeps(0)?.iter().map(Vec::len).sum(),
+        Output::Difference => keeps(0)?.first().map_or(0, Vec::len),
     };
     let mut masks = vec![ParamMask::zeros(matrix.len()); outputs];
     let (name, cols) = (matrix.name(), matrix.cols());
@@ -32,8 +32,8 @@ pub(crate) fn select_heads(
         |weights: Weights<'_>, cols: usize, norms: &[&[f64]], flat: &dyn Fn(usize) -> usize| {
             let rows = weights.len() / cols.max(1);
             let head = WeightMatrix::new(name, rows, cols, weights)?;
-            let part = Part::new(&head, norms, rule)?;
-            let found = select(&[part], &keeps(head.len())?, want);
+            let scored = ScoredMatrix::new(&head, norms, rule)?;
+            let found = select(&[scored], &keeps(head.len())?, output);
             let found = found.map_err(|error| located(error, flat))?;
             for (mask, of_head) in masks.iter_mut().zip(found.iter().flatten()) {
                 for index in of_head.iter_ones() {

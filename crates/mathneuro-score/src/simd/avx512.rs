@@ -96,9 +96,9 @@ unsafe fn of_f16(weights: &[u8], half: &Half, part: usize) -> __m512i {
 
 impl Lanes for Avx512 {
     type Codes = __m512i;
-    type Level = __m512i;
+    type Threshold = __m512i;
     /// A byte for each code, its upper bit set for a member.
-    type Set = [__m512i; 4];
+    type LookupTable = [__m512i; 4];
 
     #[inline(always)]
     fn max(self, other: Self) -> Self {
@@ -135,19 +135,19 @@ impl Lanes for Avx512 {
     }
 
     #[inline(always)]
-    fn level(code: u8) -> __m512i {
+    fn threshold(code: u8) -> __m512i {
         // SAFETY: values in registers only; this type is used only where its instruction sets were detected.
         unsafe { _mm512_set1_epi8(code as i8) }
     }
 
     #[inline(always)]
-    fn at_least(codes: &__m512i, level: &__m512i) -> u64 {
+    fn at_least(codes: &__m512i, threshold: &__m512i) -> u64 {
         // SAFETY: values in registers only; this type is used only where its instruction sets were detected.
-        unsafe { _mm512_cmpge_epu8_mask(*codes, *level) }
+        unsafe { _mm512_cmpge_epu8_mask(*codes, *threshold) }
     }
 
     #[inline(always)]
-    fn set(members: &[bool; CODES]) -> [__m512i; 4] {
+    fn lookup_table(members: &[bool; CODES]) -> [__m512i; 4] {
         let mut bytes = [0u8; CODES];
         for (byte, &member) in bytes.iter_mut().zip(members) {
             *byte = if member { 0xFF } else { 0 };
@@ -164,11 +164,11 @@ impl Lanes for Avx512 {
     }
 
     #[inline(always)]
-    fn within(codes: &__m512i, set: &[__m512i; 4]) -> u64 {
+    fn members(codes: &__m512i, table: &[__m512i; 4]) -> u64 {
         // SAFETY: values in registers only; this type is used only where its instruction sets were detected.
         unsafe {
-            let low = _mm512_permutex2var_epi8(set[0], *codes, set[1]);
-            let high = _mm512_permutex2var_epi8(set[2], *codes, set[3]);
+            let low = _mm512_permutex2var_epi8(table[0], *codes, table[1]);
+            let high = _mm512_permutex2var_epi8(table[2], *codes, table[3]);
             let found = _mm512_mask_blend_epi8(_mm512_movepi8_mask(*codes), low, high);
             _mm512_movepi8_mask(found)
         }
@@ -177,7 +177,7 @@ impl Lanes for Avx512 {
     // Miri does not know how bytes are compressed.
     #[cfg(not(miri))]
     #[inline(always)]
-    fn places(bits: u64, from: u16, places: &mut [u16; GROUP]) {
+    fn set_bit_positions(bits: u64, from: u16, places: &mut [u16; GROUP]) {
         const PLACES: [u8; GROUP] = {
             let mut places = [0; GROUP];
             let mut i = 0;

@@ -1,13 +1,17 @@
 //! One bit per element of one parameter.
 
+pub(crate) mod counts;
+pub(crate) mod ops;
+mod popcount;
+pub(crate) mod words;
+
 use bitvec::order::Lsb0;
 use bitvec::slice::BitSlice;
 use bitvec::view::BitView;
 use rayon::prelude::*;
 
 use crate::error::{MaskError, Result};
-use crate::ops::CHUNK;
-use crate::words::Words;
+use words::{CHUNK, Words};
 
 /// A bit mask over the elements of one parameter in flat (row-major) order.
 ///
@@ -126,11 +130,6 @@ impl ParamMask {
         &mut self.words
     }
 
-    /// The packed words by value; those of a large mask are copied.
-    pub fn into_words(self) -> Vec<u64> {
-        self.words.into_vec()
-    }
-
     /// The mask as a slice of bits, with all of bitvec's read-only methods.
     pub fn as_bits(&self) -> &BitSlice<u64, Lsb0> {
         &self.words.view_bits()[..self.len]
@@ -139,30 +138,6 @@ impl ParamMask {
     /// The indices of the set bits in ascending order.
     pub fn iter_ones(&self) -> impl Iterator<Item = usize> + '_ {
         ones_of(self.words(), 0)
-    }
-
-    /// The rows of a matrix with `cols` columns, in order, each as a slice of bits.
-    ///
-    /// # Errors
-    /// [`MaskError::InvalidRows`] when `cols` does not divide the length.
-    pub fn rows(&self, cols: usize) -> Result<impl ExactSizeIterator<Item = &BitSlice<u64, Lsb0>>> {
-        self.row_total(cols)?;
-        Ok(self.as_bits().chunks_exact(cols))
-    }
-
-    /// The bits of one row of a matrix with `cols` columns.
-    ///
-    /// # Errors
-    /// [`MaskError::InvalidRows`] when `cols` does not divide the length, [`MaskError::OutOfRange`] past the last row.
-    pub fn row(&self, row: usize, cols: usize) -> Result<&BitSlice<u64, Lsb0>> {
-        let rows = self.row_total(cols)?;
-        if row >= rows {
-            return Err(MaskError::OutOfRange {
-                index: row,
-                len: rows,
-            });
-        }
-        Ok(&self.as_bits()[row * cols..(row + 1) * cols])
     }
 
     /// Set bits in each row of a matrix with `cols` columns.

@@ -3,9 +3,9 @@
 use rayon::prelude::*;
 
 use crate::error::Result;
-use crate::ops::CHUNK;
 use crate::param::ParamMask;
-use crate::popcount::{ones, pairs};
+use crate::param::popcount::{ones, pairs};
+use crate::param::words::CHUNK;
 
 impl ParamMask {
     /// Number of set bits.
@@ -149,7 +149,7 @@ pub fn expected_intersection(len: usize, left: usize, right: usize) -> f64 {
 }
 
 /// The Jaccard index at the expected intersection of two independent random sets of those sizes; 1 when both are
-/// empty. A measured Jaccard index means something only beside this one.
+/// empty. The baseline for a measured Jaccard index.
 pub fn expected_jaccard(len: usize, left: usize, right: usize) -> f64 {
     jaccard_at(expected_intersection(len, left, right), left, right)
 }

@@ -7,8 +7,8 @@ use crate::weights::{Element, Weights, by_type};
 /// Adds the squares of activations to `acc`: `acc[j] += x[t, j]^2` for every token `t`, in f32.
 ///
 /// `x` is `[tokens, hidden]`, row-major, with `hidden = acc.len()`. The square root of `acc` after all tokens of a text
-/// is the text's L2 norm of each feature. Tokens are added in order, by the calling thread: while a model
-/// runs, the framework's threads spin on the other cores until the next layer.
+/// is the text's L2 norm of each feature. Tokens are added in order, by the calling thread alone: while a
+/// model runs, libtorch's OpenMP threads busy-wait on the other cores until the next layer.
 ///
 /// # Errors
 /// [`ScoreError::Activations`] when the values are not whole rows.

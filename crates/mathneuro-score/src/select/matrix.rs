@@ -3,15 +3,15 @@
 use std::ops::Range;
 
 use crate::error::{Result, ScoreError};
-use crate::lanes::{GROUP, Half, seat};
 use crate::rule::ScoreRule;
+use crate::simd::{GROUP, Half, slot_of};
 use crate::weights::{Element, WeightMatrix, Weights};
 
 /// The keys of infinity and of every NaN without its sign are not below this one.
 pub(crate) const INFINITE: u32 = 0x7F80_0000;
 
 /// A matrix with one factor per column and statistic.
-pub(crate) struct Part<'a> {
+pub(crate) struct ScoredMatrix<'a> {
     pub(crate) name: &'a str,
     pub(crate) weights: Weights<'a>,
     pub(crate) cols: usize,
@@ -27,7 +27,7 @@ pub(crate) struct Factors {
     odd: Vec<f32>,
 }
 
-impl<'a> Part<'a> {
+impl<'a> ScoredMatrix<'a> {
     pub(crate) fn new(
         matrix: &WeightMatrix<'a>,
         statistics: &[&[f64]],
@@ -66,7 +66,7 @@ impl<'a> Part<'a> {
 
     /// Why the first score of a statistic that is not finite is not.
     #[cold]
-    pub(crate) fn explain(&self, statistic: usize) -> ScoreError {
+    pub(crate) fn locate_non_finite(&self, statistic: usize) -> ScoreError {
         let name = self.name.to_owned();
         let factors = &self.statistics[statistic].all;
         for index in 0..self.len() {
@@ -175,12 +175,12 @@ impl Factors {
     }
 
     /// The factors of the group whose first element lies in this column. Most lie as they are wanted; groups at the end
-    /// of a row are put together in `room`.
+    /// of a row are put together in `scratch`.
     #[inline(always)]
     pub(crate) fn group<'f, E: Element>(
         &'f self,
         column: usize,
-        room: &'f mut (Half, Half),
+        scratch: &'f mut (Half, Half),
     ) -> (&'f Half, &'f Half) {
         const HALF: usize = GROUP / 2;
         let found = if E::EVEN_ODD {
@@ -204,18 +204,22 @@ impl Factors {
         match found {
             Some(found) => found,
             None => {
-                self.gather(E::EVEN_ODD, column, room);
-                (&room.0, &room.1)
+                self.gather(E::EVEN_ODD, column, scratch);
+                (&scratch.0, &scratch.1)
             }
         }
     }
 
     #[inline(never)]
-    fn gather(&self, even_odd: bool, column: usize, room: &mut (Half, Half)) {
+    fn gather(&self, even_odd: bool, column: usize, scratch: &mut (Half, Half)) {
         let mut next = column;
         for i in 0..GROUP {
-            let (second, place) = seat(even_odd, i);
-            let half = if second { &mut room.1 } else { &mut room.0 };
+            let (second, place) = slot_of(even_odd, i);
+            let half = if second {
+                &mut scratch.1
+            } else {
+                &mut scratch.0
+            };
             half[place] = self.all[next];
             next += 1;
             if next == self.all.len() {

@@ -1,6 +1,6 @@
 //! Plain Rust, for any machine.
 
-use super::{CODES, GROUP, Half, Lanes, Score, seat};
+use super::{CODES, GROUP, Half, Lanes, Score, slot_of};
 use crate::weights::Element;
 
 #[derive(Clone, Copy)]
@@ -8,8 +8,8 @@ pub(crate) struct Portable([u16; GROUP]);
 
 impl Lanes for Portable {
     type Codes = [u8; GROUP];
-    type Level = u8;
-    type Set = [bool; CODES];
+    type Threshold = u8;
+    type LookupTable = [bool; CODES];
 
     #[inline(always)]
     fn max(mut self, other: Self) -> Self {
@@ -30,29 +30,29 @@ impl Lanes for Portable {
     }
 
     #[inline(always)]
-    fn level(code: u8) -> u8 {
+    fn threshold(code: u8) -> u8 {
         code
     }
 
     #[inline(always)]
-    fn at_least(codes: &[u8; GROUP], level: &u8) -> u64 {
+    fn at_least(codes: &[u8; GROUP], threshold: &u8) -> u64 {
         let mut bits = 0;
         for (i, code) in codes.iter().enumerate() {
-            bits |= u64::from(code >= level) << i;
+            bits |= u64::from(code >= threshold) << i;
         }
         bits
     }
 
     #[inline(always)]
-    fn set(members: &[bool; CODES]) -> [bool; CODES] {
+    fn lookup_table(members: &[bool; CODES]) -> [bool; CODES] {
         *members
     }
 
     #[inline(always)]
-    fn within(codes: &[u8; GROUP], set: &[bool; CODES]) -> u64 {
+    fn members(codes: &[u8; GROUP], table: &[bool; CODES]) -> u64 {
         let mut bits = 0;
         for (i, &code) in codes.iter().enumerate() {
-            bits |= u64::from(set[usize::from(code)]) << i;
+            bits |= u64::from(table[usize::from(code)]) << i;
         }
         bits
     }
@@ -67,7 +67,7 @@ impl<E: Element> Score<E> for Portable {
             .zip(weights.chunks_exact(E::SIZE))
             .enumerate()
         {
-            let (second, place) = seat(E::EVEN_ODD, i);
+            let (second, place) = slot_of(E::EVEN_ODD, i);
             let factor = if second { b[place] } else { a[place] };
             *key = ((E::read(element).abs() * factor).to_bits() >> 16) as u16;
         }

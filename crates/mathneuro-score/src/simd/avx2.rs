@@ -171,9 +171,9 @@ pub(super) unsafe fn largest(keys: __m256i) -> u16 {
 
 impl Lanes for Avx2 {
     type Codes = [__m256i; 2];
-    type Level = __m256i;
+    type Threshold = __m256i;
     /// The members by nibbles: see [`nibbles`].
-    type Set = [__m256i; 3];
+    type LookupTable = [__m256i; 3];
 
     // Closures and `map` are not used on vectors: they would not be inlined into functions with other instruction sets.
     #[inline(always)]
@@ -211,24 +211,24 @@ impl Lanes for Avx2 {
     }
 
     #[inline(always)]
-    fn level(code: u8) -> __m256i {
+    fn threshold(code: u8) -> __m256i {
         // SAFETY: values in registers only; this type is used only where its instruction sets were detected.
         unsafe { _mm256_set1_epi8(code as i8) }
     }
 
     #[inline(always)]
-    fn at_least(codes: &[__m256i; 2], level: &__m256i) -> u64 {
+    fn at_least(codes: &[__m256i; 2], threshold: &__m256i) -> u64 {
         // SAFETY: values in registers only; this type is used only where its instruction sets were detected.
         unsafe {
             // Bytes compare as signed numbers only; the larger of two is the first one when that is at least the second.
-            let low = _mm256_cmpeq_epi8(_mm256_max_epu8(codes[0], *level), codes[0]);
-            let high = _mm256_cmpeq_epi8(_mm256_max_epu8(codes[1], *level), codes[1]);
+            let low = _mm256_cmpeq_epi8(_mm256_max_epu8(codes[0], *threshold), codes[0]);
+            let high = _mm256_cmpeq_epi8(_mm256_max_epu8(codes[1], *threshold), codes[1]);
             bits(low) | bits(high) << 32
         }
     }
 
     #[inline(always)]
-    fn set(members: &[bool; CODES]) -> [__m256i; 3] {
+    fn lookup_table(members: &[bool; CODES]) -> [__m256i; 3] {
         let tables = nibbles(members);
         // SAFETY: each array holds the 16 bytes that are read; this type is used only where AVX2 was detected.
         unsafe {
@@ -244,9 +244,9 @@ impl Lanes for Avx2 {
     }
 
     #[inline(always)]
-    fn within(codes: &[__m256i; 2], set: &[__m256i; 3]) -> u64 {
+    fn members(codes: &[__m256i; 2], table: &[__m256i; 3]) -> u64 {
         // SAFETY: values in registers only; this type is used only where its instruction sets were detected.
-        unsafe { within(codes[0], *set) | within(codes[1], *set) << 32 }
+        unsafe { within(codes[0], *table) | within(codes[1], *table) << 32 }
     }
 }
 

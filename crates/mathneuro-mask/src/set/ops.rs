@@ -5,8 +5,8 @@ use std::ops::{BitAnd, BitOr, BitXor, Not, Sub};
 use rayon::prelude::*;
 
 use crate::error::{MaskError, Result};
-use crate::ops::operators;
 use crate::param::ParamMask;
+use crate::param::ops::operators;
 use crate::set::{MaskSet, Masked};
 
 impl MaskSet {
@@ -127,31 +127,6 @@ impl MaskSet {
     /// [`MaskError::SetMismatch`]; this set is then unchanged.
     pub fn xor_assign(&mut self, other: &Self) -> Result<()> {
         self.combine_assign(other, "^", ParamMask::xor_assign)
-    }
-
-    /// The union of many sets.
-    ///
-    /// # Errors
-    /// [`MaskError::NoSets`] for none, [`MaskError::SetMismatch`] when they differ.
-    pub fn union_of(sets: &[&Self]) -> Result<Self> {
-        Self::fold(sets, Self::or_assign)
-    }
-
-    /// The intersection of many sets.
-    ///
-    /// # Errors
-    /// [`MaskError::NoSets`] for none, [`MaskError::SetMismatch`] when they differ.
-    pub fn intersection_of(sets: &[&Self]) -> Result<Self> {
-        Self::fold(sets, Self::and_assign)
-    }
-
-    fn fold(sets: &[&Self], op: impl Fn(&mut Self, &Self) -> Result<()>) -> Result<Self> {
-        let (first, rest) = sets.split_first().ok_or(MaskError::NoSets)?;
-        let mut result = (*first).clone();
-        for set in rest {
-            op(&mut result, set)?;
-        }
-        Ok(result)
     }
 }
 

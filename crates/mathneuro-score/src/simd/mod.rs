@@ -25,7 +25,7 @@ pub(crate) type Half = [f32; GROUP / 2];
 
 /// Where the factor of a group's element `i` is: whether in the second half, and at which place.
 #[inline(always)]
-pub(crate) fn seat(even_odd: bool, i: usize) -> (bool, usize) {
+pub(crate) fn slot_of(even_odd: bool, i: usize) -> (bool, usize) {
     if even_odd {
         (i % 2 == 1, i / 2)
     } else {
@@ -49,9 +49,9 @@ pub(crate) trait Lanes: Copy {
     /// The codes of 64 elements, in order.
     type Codes: Copy;
     /// A code, ready to be compared with.
-    type Level: Copy;
+    type Threshold: Copy;
     /// A set of codes, ready to be looked up.
-    type Set: Copy;
+    type LookupTable: Copy;
 
     /// The larger of each pair, as unsigned numbers: keys of infinity and NaN are the largest.
     fn max(self, other: Self) -> Self;
@@ -62,19 +62,19 @@ pub(crate) trait Lanes: Copy {
     /// [`code`] of each key. No key has its upper bit set.
     fn codes(self, base: u16) -> Self::Codes;
 
-    fn level(code: u8) -> Self::Level;
+    fn threshold(code: u8) -> Self::Threshold;
 
-    /// One bit for each element whose code is the level or above it, the first element lowest.
-    fn at_least(codes: &Self::Codes, level: &Self::Level) -> u64;
+    /// One bit for each element whose code is the threshold or above it, the first element lowest.
+    fn at_least(codes: &Self::Codes, threshold: &Self::Threshold) -> u64;
 
-    fn set(members: &[bool; CODES]) -> Self::Set;
+    fn lookup_table(members: &[bool; CODES]) -> Self::LookupTable;
 
     /// One bit for each element whose code is a member, the first element lowest.
-    fn within(codes: &Self::Codes, set: &Self::Set) -> u64;
+    fn members(codes: &Self::Codes, table: &Self::LookupTable) -> u64;
 
     /// Where bits are set, counted from `from`, in ascending order; what is written behind them means nothing.
     #[inline(always)]
-    fn places(mut bits: u64, from: u16, places: &mut [u16; GROUP]) {
+    fn set_bit_positions(mut bits: u64, from: u16, places: &mut [u16; GROUP]) {
         // Few bits are set as a rule, and how many is hard to predict: so many are written in any case.
         const FEW: usize = 4;
         for place in &mut places[..FEW] {

@@ -1,5 +1,9 @@
 //! Masks of many parameters, by name.
 
+mod counts;
+mod file;
+mod ops;
+
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 

@@ -2,8 +2,8 @@
 
 use rayon::prelude::*;
 
-use crate::counts::{add, expected_intersection, jaccard_at, overlap_at, ratio};
 use crate::error::Result;
+use crate::param::counts::{add, expected_intersection, jaccard_at, overlap_at, ratio};
 use crate::set::MaskSet;
 
 impl MaskSet {
