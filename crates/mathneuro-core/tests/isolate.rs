@@ -7,8 +7,8 @@ use std::path::Path;
 use mathneuro_core::checkpoint::{Dtype, save};
 use mathneuro_core::score::{Provenance, SiteNorms};
 use mathneuro_core::{
-    ActivationNorms, Checkpoint, ComparisonGroup, CoreError, EditOptions, Isolate, MaskSet,
-    Operation, ParameterFilter, ScoreRule, edit_checkpoint, load_masks, load_norms, random_control,
+    ActivationNorms, Checkpoint, ComparisonGroup, CoreError, EditOptions, Isolate, Operation,
+    ParameterFilter, ScoreRule, edit_checkpoint, load_masks, load_norms, random_control,
     save_masks, save_norms,
 };
 use tempfile::TempDir;
