@@ -176,9 +176,11 @@ pub enum EvalError {
         right: usize,
     },
     /// The model or the tokenizer failed.
+    #[cfg(feature = "model")]
     #[error(transparent)]
     Capture(#[from] mathneuro_capture::CaptureError),
     /// libtorch failed.
+    #[cfg(feature = "model")]
     #[error("libtorch: {0}")]
     Torch(#[from] tch::TchError),
 }
@@ -187,6 +189,22 @@ impl EvalError {
     /// Whether the caller stopped the work, rather than something failing.
     pub fn is_interrupted(&self) -> bool {
         matches!(self, Self::Interrupted(_))
+    }
+
+    pub(crate) fn invalid_task(task: &str, reason: impl Into<String>) -> Self {
+        Self::InvalidTask {
+            task: task.to_owned(),
+            reason: reason.into(),
+        }
+    }
+
+    pub(crate) fn unknown(task: &str, what: &'static str, found: &str, known: &[&str]) -> Self {
+        Self::UnknownName {
+            task: task.to_owned(),
+            what,
+            found: found.to_owned(),
+            known: known.join(", "),
+        }
     }
 }
 

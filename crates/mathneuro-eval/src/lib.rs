@@ -33,43 +33,35 @@
 //! * [`ResponseCache`]: answers on disk, from which an interrupted run goes on.
 //! * [`calibration_texts`]: a data file as the texts that the method takes norms of.
 
-mod answers;
-mod arithmetic;
+// Much of a task is read only when it is run.
+#![cfg_attr(not(feature = "model"), allow(dead_code, unused_imports))]
+
 mod chat;
-mod definition;
 mod documents;
-mod engine;
 mod error;
-mod generate;
-pub mod grade;
-mod items;
-mod loglik;
-mod math;
-mod meter;
-mod number;
-mod perplexity;
-mod rng;
+mod grading;
+mod jinja;
+mod lm;
+mod result;
 mod rows;
+#[cfg(feature = "model")]
 mod run;
-mod sample;
 mod stats;
 mod task;
-mod template;
 
-pub use answers::ResponseCache;
 pub use chat::{ChatMessage, ChatTemplate};
-pub use definition::TaskDefinition;
 pub use documents::{
     Choice, Passage, Problem, calibration_text, calibration_texts, read_documents,
 };
-pub use engine::Engine;
 pub use error::{EvalError, Result};
-pub use generate::{FinishReason, GenerateOptions, Generation};
-pub use loglik::{LogLikelihood, LogLikelihoodRequest, LogLikelihoods};
-pub use meter::{Meter, Work};
-pub use perplexity::Perplexity;
+pub use grading::{Filter, INVALID};
+pub use lm::Sampling;
+#[cfg(feature = "model")]
+pub use lm::{
+    Engine, FinishReason, GenerateOptions, Generation, LogLikelihood, LogLikelihoodRequest,
+    LogLikelihoods, Meter, Perplexity, ResponseCache, Work,
+};
+pub use result::{Subtask, TaskResult};
 pub use rows::{Row, read_rows, read_text, rows_from_values};
-pub use run::{Part, TaskResult};
-pub use sample::Sampling;
 pub use stats::{Metric, Paired, mcnemar, paired, paired_scores, wilson};
-pub use task::{Skipped, Task, TaskOptions};
+pub use task::{Skipped, Task, TaskDefinition, TaskOptions};

@@ -1,10 +1,10 @@
-//! What each grader takes out of an answer.
+//! What the filters of the task files that run take out of an answer.
 
-use mathneuro_eval::grade::{
-    INVALID, exact_match, flexible, robust, same_number, strict, strict_hashes,
-};
+#![allow(clippy::unwrap_used)] // A test's helper may panic as the test itself may.
 
-/// An answer, and what `strict` of gsm8k_cot, `strict` of gsm8k, `flexible` and `robust` take out of it. The first three were
+use mathneuro_eval::{Filter, INVALID, TaskDefinition};
+
+/// An answer, and what `strict-match` of gsm8k_cot, `strict-match` of gsm8k, `flexible-extract` and `robust` take out of it. The first three were
 /// worked out with the published patterns in Python's `re`, the last by hand.
 #[rustfmt::skip]
 const ANSWERS: [(&str, &str, &str, &str, &str); 67] = [
@@ -77,36 +77,60 @@ const ANSWERS: [(&str, &str, &str, &str, &str); 67] = [
     ("The answer is 45 degrees. That makes 90.", "45", "[invalid]", "90.", "45"),
 ];
 
+fn filters(task: &str) -> Vec<Filter> {
+    TaskDefinition::builtin(task).unwrap().filters().to_vec()
+}
+
 #[test]
-fn every_grader_on_every_answer() {
-    for (text, cot, hashes, last, number) in ANSWERS {
-        assert_eq!(strict(text), cot, "strict (gsm8k_cot) of {text:?}");
-        assert_eq!(strict_hashes(text), hashes, "strict (gsm8k) of {text:?}");
-        assert_eq!(flexible(text), last, "flexible of {text:?}");
-        assert_eq!(robust(text), number, "robust of {text:?}");
+fn every_filter_on_every_answer() {
+    let cot = filters("gsm8k_cot");
+    let names: Vec<&str> = cot.iter().map(Filter::name).collect();
+    assert_eq!(names, ["strict-match", "flexible-extract", "robust"]);
+    let plain = filters("gsm8k");
+    for (text, strict, hashes, last, number) in ANSWERS {
+        let found: Vec<String> = cot.iter().map(|filter| filter.extract(text)).collect();
+        assert_eq!(found, [strict, last, number], "gsm8k_cot of {text:?}");
+        let found: Vec<String> = plain.iter().map(|filter| filter.extract(text)).collect();
+        assert_eq!(found, [hashes, last, number], "gsm8k of {text:?}");
     }
 }
 
 #[test]
-fn matching_ignores_marks_only() {
-    assert!(exact_match("$1,234.", "1234"));
-    assert!(exact_match("18", "work\n#### 18"));
-    assert!(!exact_match("18.0", "18"));
-    assert!(!exact_match(INVALID, "18"));
+fn a_comparison_ignores_marks_only() {
+    for task in ["gsm8k", "gsm8k_cot"] {
+        let strict = &filters(task)[0];
+        assert!(strict.is_correct("$1,234.", "1234"));
+        assert!(strict.is_correct("18", "work\n#### 18"));
+        assert!(!strict.is_correct("18.0", "18"));
+        assert!(!strict.is_correct(INVALID, "18"));
+    }
 }
 
 #[test]
 fn numbers_match_however_they_are_written() {
-    for (found, target) in [
+    let robust = &filters("gsm8k_cot")[2];
+    for (found, gold) in [
         ("18.0", "18"),
         ("1234", "1,234"),
         ("0.5", "1/2"),
         ("-7", "\u{2212}7"),
         ("25", "25%"),
+        ("18", "9 + 9 = 18\n#### 18"),
     ] {
-        assert!(same_number(found, target), "{found} and {target}");
+        assert!(robust.is_correct(found, gold), "{found} and {gold}");
     }
-    for (found, target) in [("18", "81"), (INVALID, INVALID), ("", ""), ("1/3", "0.333")] {
-        assert!(!same_number(found, target), "{found} and {target}");
+    for (found, gold) in [("18", "81"), (INVALID, INVALID), ("", ""), ("1/3", "0.333")] {
+        assert!(!robust.is_correct(found, gold), "{found} and {gold}");
     }
+}
+
+#[test]
+fn answers_to_math_problems_are_found_and_compared() {
+    let [stated, boxed] = filters("minerva_math").try_into().unwrap();
+    let text = "It is $\\boxed{\\frac12}$.\nFinal Answer: The final answer is $0.5$. I hope it is correct.";
+    assert_eq!(
+        (stated.extract(text), boxed.extract(text)),
+        ("$0.5$".to_owned(), "\\frac12".to_owned())
+    );
+    assert!(stated.is_correct("$0.5$", "\\frac{1}{2}") && !boxed.is_correct(INVALID, "5"));
 }

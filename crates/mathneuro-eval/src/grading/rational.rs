@@ -2,7 +2,7 @@
 
 /// A fraction in lowest terms with a positive denominator.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Number {
+pub struct Rational {
     top: i128,
     bottom: i128,
 }
@@ -10,8 +10,8 @@ pub(crate) struct Number {
 /// Digits that a number may have on either side of its point; longer ones are not read.
 const MAX_DIGITS: usize = 18;
 
-impl Number {
-    pub(crate) fn new(top: i128, bottom: i128) -> Option<Self> {
+impl Rational {
+    pub fn new(top: i128, bottom: i128) -> Option<Self> {
         if bottom == 0 {
             return None;
         }
@@ -66,7 +66,7 @@ fn gcd(mut a: u128, mut b: u128) -> u128 {
     a.max(1)
 }
 
-impl std::fmt::Display for Number {
+impl std::fmt::Display for Rational {
     /// Whole numbers and finite decimals as such, everything else as `a/b`.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let (mut scaled, mut bottom, mut places) =
@@ -99,7 +99,7 @@ impl std::fmt::Display for Number {
 }
 
 /// Marks that carry no meaning inside a number are taken out, and every minus becomes `-`.
-pub(crate) fn plain(text: &str) -> String {
+pub fn plain(text: &str) -> String {
     let text = text
         .replace("**", "")
         .replace("{,}", ",")
@@ -128,7 +128,7 @@ fn digits(chars: &[char], start: usize) -> usize {
 }
 
 /// All numbers of a text that went through [`plain`], in order.
-pub(crate) fn numbers(text: &str) -> Vec<Number> {
+pub fn numbers(text: &str) -> Vec<Rational> {
     let chars: Vec<char> = text.chars().collect();
     let mut found = Vec::new();
     let mut place = 0;
@@ -145,7 +145,7 @@ pub(crate) fn numbers(text: &str) -> Vec<Number> {
 }
 
 /// The number that is the whole of this text but for a unit sign.
-pub(crate) fn whole(text: &str) -> Option<Number> {
+pub fn whole(text: &str) -> Option<Rational> {
     let text = plain(text);
     let chars: Vec<char> = text.trim().trim_end_matches(['%', '$']).chars().collect();
     let (number, end) = number_at(&chars, 0)?;
@@ -153,7 +153,7 @@ pub(crate) fn whole(text: &str) -> Option<Number> {
 }
 
 /// The number that begins exactly here and the place behind it; the number is `None` when it is too long to be read.
-fn number_at(chars: &[char], start: usize) -> Option<(Option<Number>, usize)> {
+fn number_at(chars: &[char], start: usize) -> Option<(Option<Rational>, usize)> {
     let at = |place: usize| chars.get(place).copied().unwrap_or('\0');
     let before = if start == 0 { '\0' } else { at(start - 1) };
     let mut place = start;
@@ -179,7 +179,7 @@ fn number_at(chars: &[char], start: usize) -> Option<(Option<Number>, usize)> {
             place += 1;
         }
     }
-    let signed = |number: Option<Number>| {
+    let signed = |number: Option<Rational>| {
         number.map(|number| if negative { number.negate() } else { number })
     };
     if let Some((fraction, end)) = latex_fraction(chars, place) {
@@ -212,7 +212,7 @@ fn number_at(chars: &[char], start: usize) -> Option<(Option<Number>, usize)> {
 }
 
 /// `\frac{a}{b}` and `\dfrac{a}{b}` of whole numbers.
-fn latex_fraction(chars: &[char], start: usize) -> Option<(Option<Number>, usize)> {
+fn latex_fraction(chars: &[char], start: usize) -> Option<(Option<Rational>, usize)> {
     let rest: String = chars.get(start..)?.iter().take(64).collect();
     let name = ["\\frac", "\\dfrac", "\\tfrac"]
         .into_iter()
@@ -228,11 +228,11 @@ fn latex_fraction(chars: &[char], start: usize) -> Option<(Option<Number>, usize
         *part = inner.trim().parse::<i64>().ok()?.into();
         place = close + 1;
     }
-    Some((Number::new(parts[0], parts[1]), place))
+    Some((Rational::new(parts[0], parts[1]), place))
 }
 
 /// Digits, with commas between thousands, and a fraction behind a point.
-fn decimal_at(chars: &[char], start: usize) -> Option<(Option<Number>, usize)> {
+fn decimal_at(chars: &[char], start: usize) -> Option<(Option<Rational>, usize)> {
     let mut end = start + digits(chars, start);
     let mut whole: String = chars[start.min(chars.len())..end].iter().collect();
     if (1..=3).contains(&whole.len()) {
@@ -247,7 +247,7 @@ fn decimal_at(chars: &[char], start: usize) -> Option<(Option<Number>, usize)> {
         fraction.extend(&chars[end + 1..end + 1 + places]);
         end += 1 + places;
     }
-    (!whole.is_empty() || !fraction.is_empty()).then(|| (Number::decimal(&whole, &fraction), end))
+    (!whole.is_empty() || !fraction.is_empty()).then(|| (Rational::decimal(&whole, &fraction), end))
 }
 
 #[cfg(test)]
@@ -257,7 +257,7 @@ mod tests {
     fn shown(text: &str) -> Vec<String> {
         numbers(&plain(text))
             .iter()
-            .map(Number::to_string)
+            .map(Rational::to_string)
             .collect()
     }
 

@@ -3,12 +3,12 @@
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use crate::rng::PythonRandom;
+use crate::stats::PythonRandom;
 
 /// The `[generate]` table of a task file.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct Arithmetic {
+pub struct Arithmetic {
     /// Numbers of digits.
     digits: Vec<u32>,
     /// Questions of each combination of digits and operation.
@@ -20,7 +20,7 @@ const OPERATIONS: [(&str, &str); 3] = [("add", "plus"), ("sub", "minus"), ("mul"
 impl Arithmetic {
     /// Documents with the columns `a`, `b`, `word`, `result` and `part` (`2d_add`): both numbers are drawn evenly from
     /// those below 10 to the number of digits, as Brown et al. (arXiv 2005.14165, section 3.9.1) drew them.
-    pub(crate) fn documents(&self, seed: u64) -> Vec<Value> {
+    pub fn documents(&self, seed: u64) -> Vec<Value> {
         let mut random = PythonRandom::new(seed);
         let mut documents = Vec::new();
         for &digits in &self.digits {

@@ -8,11 +8,11 @@ use mathneuro_capture::{Batch, KvCache, LogitsToKeep, Model};
 use serde::{Deserialize, Serialize};
 use tch::{Device, Kind};
 
-use crate::engine::{Engine, Progress, common_prefix, report};
+use super::engine::{Engine, Progress, common_prefix, report};
+use super::sampling::Sampling;
+use super::throughput::Pass;
 use crate::error::{EvalError, Result};
-use crate::meter::Pass;
-use crate::rng::PythonRandom;
-use crate::sample::Sampling;
+use crate::stats::PythonRandom;
 
 /// Prompt tokens that are run at once when new sequences begin.
 const PREFILL_TOKENS: usize = 2048;

@@ -36,7 +36,7 @@ pub struct Meter {
 
 /// What a pass is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Pass {
+pub enum Pass {
     /// Many tokens of a text at once.
     Prefill,
     /// The next token of each sequence.

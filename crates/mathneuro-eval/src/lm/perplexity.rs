@@ -6,9 +6,9 @@ use mathneuro_capture::{Batch, LogitsToKeep};
 use serde::{Deserialize, Serialize};
 use tch::{Kind, Tensor};
 
-use crate::engine::{Engine, report};
+use super::engine::{Engine, report};
+use super::throughput::Pass;
 use crate::error::{EvalError, Result};
-use crate::meter::Pass;
 use crate::stats::Metric;
 
 /// Longest window in tokens: logits over the whole vocabulary are held for all of it.
@@ -104,7 +104,7 @@ impl Engine<'_> {
 }
 
 /// The words of a text, at least one.
-pub(crate) fn words(text: &str) -> usize {
+pub fn words(text: &str) -> usize {
     let ends = [text.chars().next(), text.chars().next_back()];
     let empty = ends.iter().flatten().filter(|c| c.is_whitespace()).count();
     (text.split_whitespace().count() + empty).max(1)

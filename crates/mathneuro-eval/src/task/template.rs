@@ -2,29 +2,27 @@
 
 use std::collections::BTreeSet;
 
-use minijinja::syntax::{SyntaxConfig, SyntaxConfigBuilder};
 use minijinja::value::{Kwargs, Rest, Serde};
 use minijinja::{
-    AutoEscape, Environment, Error, ErrorKind, State, UndefinedBehavior, Value, escape_formatter,
+    AutoEscape, Environment, Error, ErrorKind, UndefinedBehavior, Value, escape_formatter,
 };
-use minijinja_contrib::pycompat::unknown_method_callback;
 use regex::Regex;
 use serde_json::{Map, Value as Json};
 
 use crate::error::{EvalError, Result};
-use crate::math;
-use crate::rows::Row;
-use crate::rows::literal;
+use crate::grading::{last_boxed, normalise};
+use crate::jinja::{chain, python_method, syntax};
+use crate::rows::{Row, literal};
 
 /// The compiled templates and expressions of one task.
 #[derive(Debug, Clone)]
-pub(crate) struct Templates {
+pub struct Templates {
     task: String,
     env: Environment<'static>,
 }
 
 impl Templates {
-    pub(crate) fn new(task: &str) -> Self {
+    pub fn new(task: &str) -> Self {
         let mut env = Environment::new();
         env.set_undefined_behavior(UndefinedBehavior::Strict);
         env.set_syntax(syntax(|syntax| {
@@ -41,8 +39,8 @@ impl Templates {
         env.add_function("literal", read_literal);
         env.add_filter("literal", read_literal);
         env.add_function("records", records);
-        env.add_filter("boxed", last_boxed);
-        env.add_filter("math_normal", |text: &str| math::normalise(text));
+        env.add_filter("boxed", boxed);
+        env.add_filter("math_normal", |text: &str| normalise(text));
         env.add_filter("regex_replace", regex_replace);
         Self {
             task: task.to_owned(),
@@ -51,7 +49,7 @@ impl Templates {
     }
 
     /// Adds the template of a field.
-    pub(crate) fn add(&mut self, field: &str, source: &str) -> Result<()> {
+    pub fn add(&mut self, field: &str, source: &str) -> Result<()> {
         let added = self
             .env
             .add_template_owned(field.to_owned(), source.to_owned());
@@ -59,13 +57,13 @@ impl Templates {
     }
 
     /// Whether an expression can be compiled.
-    pub(crate) fn check_expression(&self, field: &str, source: &str) -> Result<()> {
+    pub fn check_expression(&self, field: &str, source: &str) -> Result<()> {
         let compiled = self.env.compile_expression_owned(inner(source).to_owned());
         compiled.map(drop).map_err(|error| self.bad(field, &error))
     }
 
     /// A field as text.
-    pub(crate) fn text(&self, field: &str, row: &Row, document: &Value) -> Result<String> {
+    pub fn text(&self, field: &str, row: &Row, document: &Value) -> Result<String> {
         let template = self.env.get_template(field);
         let template = template.map_err(|error| self.bad(field, &error))?;
         template.render(document.clone()).map_err(|error| {
@@ -75,13 +73,7 @@ impl Templates {
     }
 
     /// An expression as a value.
-    pub(crate) fn value(
-        &self,
-        field: &str,
-        source: &str,
-        row: &Row,
-        document: &Value,
-    ) -> Result<Json> {
+    pub fn value(&self, field: &str, source: &str, row: &Row, document: &Value) -> Result<Json> {
         let expression = self.env.compile_expression_owned(inner(source).to_owned());
         let expression = expression.map_err(|error| self.bad(field, &error))?;
         let failed = |error: &Error| {
@@ -96,10 +88,8 @@ impl Templates {
     }
 
     fn bad(&self, field: &str, error: &Error) -> EvalError {
-        EvalError::InvalidTask {
-            task: self.task.clone(),
-            reason: format!("the template of `{field}`: {}", chain(error)),
-        }
+        let reason = format!("the template of `{field}`: {}", chain(error));
+        EvalError::invalid_task(&self.task, reason)
     }
 
     fn failed(
@@ -124,16 +114,8 @@ impl Templates {
     }
 }
 
-/// Jinja's syntax with these options about white space.
-pub(crate) fn syntax(options: impl Fn(&mut SyntaxConfigBuilder)) -> SyntaxConfig {
-    let mut builder = SyntaxConfig::builder();
-    options(&mut builder);
-    // Only delimiters can be wrong, and they are Jinja's own.
-    builder.build().unwrap_or_default()
-}
-
 /// The document of a row as the templates see it.
-pub(crate) fn document(fields: &Map<String, Json>) -> Value {
+pub fn document(fields: &Map<String, Json>) -> Value {
     Value::from(Serde(fields))
 }
 
@@ -144,52 +126,6 @@ fn inner(source: &str) -> &str {
         .strip_prefix("{{")
         .and_then(|rest| rest.strip_suffix("}}"));
     inside.unwrap_or(trimmed).trim()
-}
-
-/// An error with its causes on one line.
-pub(crate) fn chain(error: &Error) -> String {
-    let mut text = error.to_string();
-    let mut source = std::error::Error::source(error);
-    while let Some(cause) = source {
-        text.push_str(&format!(": {cause}"));
-        source = cause.source();
-    }
-    text
-}
-
-/// The methods of Python that templates call; `index` is not among those of `minijinja-contrib`.
-pub(crate) fn python_method(
-    state: &mut State,
-    value: &Value,
-    method: &str,
-    args: &[Value],
-) -> Result<Value, Error> {
-    let [wanted] = args else {
-        return unknown_method_callback(state, value, method, args);
-    };
-    let place = match (method, value.as_str(), wanted.as_str()) {
-        ("index", Some(text), Some(part)) => {
-            text.find(part).map(|place| text[..place].chars().count())
-        }
-        ("index", None, _) => {
-            let mut place = None;
-            for (position, item) in value.try_iter()?.enumerate() {
-                if item == *wanted {
-                    place = Some(position);
-                    break;
-                }
-            }
-            place
-        }
-        _ => return unknown_method_callback(state, value, method, args),
-    };
-    let reason = || {
-        Error::new(
-            ErrorKind::InvalidOperation,
-            format!("{wanted} is not in {value}"),
-        )
-    };
-    place.map(Value::from).ok_or_else(reason)
 }
 
 fn read_literal(value: Value) -> Result<Value, Error> {
@@ -230,8 +166,8 @@ fn records(columns: Kwargs) -> Result<Value, Error> {
     Ok(Value::from((0..length).map(record).collect::<Vec<Value>>()))
 }
 
-fn last_boxed(text: &str) -> Result<String, Error> {
-    let found = math::last_boxed(text).map(str::to_owned);
+fn boxed(text: &str) -> Result<String, Error> {
+    let found = last_boxed(text).map(str::to_owned);
     found.ok_or_else(|| Error::new(ErrorKind::InvalidOperation, "there is no \\boxed{} in it"))
 }
 

@@ -1,101 +1,55 @@
-//! Answers of MATH problems: where they stand and when two are the same.
+//! Equality of answers to MATH problems.
 
 use std::sync::LazyLock;
 
 use regex::{Captures, Regex};
 
-use crate::number::{Number, plain, whole};
-
-/// What the last `\boxed{...}` (or `\fbox{...}`) of a text holds.
-pub(crate) fn last_boxed(text: &str) -> Option<&str> {
-    let (place, name) = ["\\boxed", "\\fbox"]
-        .into_iter()
-        .filter_map(|name| Some((text.rfind(name)?, name)))
-        .max()?;
-    let rest = text[place + name.len()..].trim_start();
-    if !rest.starts_with('{') {
-        // `\boxed 5$`
-        let end = rest.find(['$', '\n']).unwrap_or(rest.len());
-        let inside = rest[..end].trim();
-        return (!inside.is_empty()).then_some(inside);
-    }
-    let mut depth = 0usize;
-    for (end, c) in rest.char_indices() {
-        match c {
-            '{' => depth += 1,
-            '}' => depth -= 1,
-            _ => {}
-        }
-        if depth == 0 {
-            return Some(&rest[1..end]);
-        }
-    }
-    None
-}
-
-/// What stands between "Final Answer: The final answer is" and "I hope it is correct.", as Minerva's exemplars end.
-pub(crate) fn final_answer(text: &str) -> Option<String> {
-    static FINAL: LazyLock<Regex> =
-        LazyLock::new(|| regex(r"Final Answer: The final answer is(.*?). I hope it is correct."));
-    let text = format!("{text}I hope it is correct.");
-    FINAL
-        .captures(&text)
-        .map(|found| found[1].trim().to_owned())
-}
-
-/// What stands between the first and the last dollar sign, else all of it.
-pub(crate) fn between_dollars(text: &str) -> &str {
-    match (text.find('$'), text.rfind('$')) {
-        (Some(first), Some(last)) if first < last => &text[first + 1..last],
-        _ => text,
-    }
-}
+use super::constant;
+use super::rational::{Rational, plain, whole};
 
 /// Whether two answers are the same: as normalised text, or as numbers.
-pub(crate) fn same(found: &str, target: &str) -> bool {
-    let (found, target) = (normalise(found), normalise(target));
-    if found == target {
+pub fn same(found: &str, gold: &str) -> bool {
+    let (found, gold) = (normalise(found), normalise(gold));
+    if found == gold {
         return true;
     }
-    match (value(&found), value(&target)) {
-        (Some(found), Some(target)) => found == target,
+    match (value(&found), value(&gold)) {
+        (Some(found), Some(gold)) => found == gold,
         _ => false,
     }
 }
 
-fn value(text: &str) -> Option<Number> {
+fn value(text: &str) -> Option<Rational> {
     whole(text.strip_prefix("+").unwrap_or(text))
-}
-
-fn regex(pattern: &str) -> Regex {
-    Regex::new(pattern).expect("the pattern is a constant that the tests compile")
 }
 
 /// An answer without what does not change its meaning: spacing, sizes of brackets, kinds of fractions, units and signs of
 /// money and degrees, a `x =` before it, a full stop behind it.
-pub(crate) fn normalise(answer: &str) -> String {
+pub fn normalise(answer: &str) -> String {
     static REMOVED: LazyLock<Regex> = LazyLock::new(|| {
-        regex(concat!(
+        constant(concat!(
             r"\\(?:left|right|displaystyle|bigl?|bigr|Bigl?|Bigr)\b|\\!|\\\$|\$|\\\(|\\\)|\\\[|\\\]",
             r"|\\%|%|\^\{?\\circ\}?|\\degree\b"
         ))
     });
-    static DOUBLED: LazyLock<Regex> = LazyLock::new(|| regex(r"\\\\([A-Za-z])"));
-    static SPACE: LazyLock<Regex> = LazyLock::new(|| regex(r"\\[;: ]|~"));
+    static DOUBLED: LazyLock<Regex> = LazyLock::new(|| constant(r"\\\\([A-Za-z])"));
+    static SPACE: LazyLock<Regex> = LazyLock::new(|| constant(r"\\[;: ]|~"));
     static UNIT: LazyLock<Regex> = LazyLock::new(|| {
-        regex(r"(.)\s*\\(?:text|mbox|textrm|mathrm)\{\s*[^{}]*\}(?:\^\{?\d\}?)?\s*$")
+        constant(r"(.)\s*\\(?:text|mbox|textrm|mathrm)\{\s*[^{}]*\}(?:\^\{?\d\}?)?\s*$")
     });
     static TEXT: LazyLock<Regex> =
-        LazyLock::new(|| regex(r"\\(?:text|mbox|textrm|textbf|mathrm|mathbf)\{([^{}]*)\}"));
-    static FRACTION: LazyLock<Regex> = LazyLock::new(|| regex(r"\\[dtc]?frac"));
+        LazyLock::new(|| constant(r"\\(?:text|mbox|textrm|textbf|mathrm|mathbf)\{([^{}]*)\}"));
+    static FRACTION: LazyLock<Regex> = LazyLock::new(|| constant(r"\\[dtc]?frac"));
     static SHORT_FRACTION: LazyLock<Regex> =
-        LazyLock::new(|| regex(r"\\frac(?:(\d)|\{([^{}]*)\})(?:(\w)|\{([^{}]*)\})"));
-    static SHORT_ROOT: LazyLock<Regex> = LazyLock::new(|| regex(r"\\sqrt(\w)"));
-    static SLASH: LazyLock<Regex> = LazyLock::new(|| regex(r"^(-?)(\d+)/(\d+)$"));
-    static POINT: LazyLock<Regex> = LazyLock::new(|| regex(r"(^|[^\d])\.(\d)"));
-    static COMMAS: LazyLock<Regex> = LazyLock::new(|| regex(r"^-?\d{1,3}(?:,\d{3})+(?:\.\d+)?$"));
-    static LIST: LazyLock<Regex> = LazyLock::new(|| regex(r"\d,\s+\d"));
-    static GROUPS: LazyLock<Regex> = LazyLock::new(|| regex(r"^-?\d{1,3}(?: \d{3})+(?:\.\d+)?$"));
+        LazyLock::new(|| constant(r"\\frac(?:(\d)|\{([^{}]*)\})(?:(\w)|\{([^{}]*)\})"));
+    static SHORT_ROOT: LazyLock<Regex> = LazyLock::new(|| constant(r"\\sqrt(\w)"));
+    static SLASH: LazyLock<Regex> = LazyLock::new(|| constant(r"^(-?)(\d+)/(\d+)$"));
+    static POINT: LazyLock<Regex> = LazyLock::new(|| constant(r"(^|[^\d])\.(\d)"));
+    static COMMAS: LazyLock<Regex> =
+        LazyLock::new(|| constant(r"^-?\d{1,3}(?:,\d{3})+(?:\.\d+)?$"));
+    static LIST: LazyLock<Regex> = LazyLock::new(|| constant(r"\d,\s+\d"));
+    static GROUPS: LazyLock<Regex> =
+        LazyLock::new(|| constant(r"^-?\d{1,3}(?: \d{3})+(?:\.\d+)?$"));
 
     let text = plain(answer.trim());
     // Two backslashes end a row, unless they are one that was escaped.
@@ -159,25 +113,6 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_last_box_is_found() {
-        for (text, expected) in [
-            (
-                "\\boxed{1} then \\boxed{\\frac{1}{2}}.",
-                Some("\\frac{1}{2}"),
-            ),
-            ("$\\boxed 7$ done", Some("7")),
-            ("\\fbox{x}", Some("x")),
-            ("\\boxed{1} \\fbox{2}", Some("2")),
-            ("\\boxed{{1}", None),
-            ("none", None),
-            ("\\boxed", None),
-            ("\\boxed{}", Some("")),
-        ] {
-            assert_eq!(last_boxed(text), expected, "{text}");
-        }
-    }
-
-    #[test]
     fn answers_that_are_the_same() {
         for (found, target) in [
             ("\\dfrac12", "\\frac{1}{2}"),
@@ -233,19 +168,5 @@ mod tests {
         ] {
             assert!(!same(found, target), "{found} and {target}");
         }
-    }
-
-    #[test]
-    fn answers_where_the_originals_look() {
-        let minerva =
-            "so it is 5.\nFinal Answer: The final answer is $5$. I hope it is correct.\n\nProblem:";
-        assert_eq!(final_answer(minerva).as_deref(), Some("$5$"));
-        assert_eq!(
-            final_answer("Final Answer: The final answer is $5$. ").as_deref(),
-            Some("$5$")
-        );
-        assert_eq!(final_answer("it is 5"), None);
-        assert_eq!(between_dollars("so $x$ is $5$ now"), "x$ is $5");
-        assert_eq!(between_dollars("costs $5"), "costs $5");
     }
 }

@@ -5,13 +5,13 @@ const M: usize = 397;
 
 /// `random.Random(seed)`.
 #[derive(Debug, Clone)]
-pub(crate) struct PythonRandom {
+pub struct PythonRandom {
     state: [u32; N],
     next: usize,
 }
 
 impl PythonRandom {
-    pub(crate) fn new(seed: u64) -> Self {
+    pub fn new(seed: u64) -> Self {
         let key = match (seed as u32, (seed >> 32) as u32) {
             (low, 0) => vec![low],
             (low, high) => vec![low, high],
@@ -67,14 +67,14 @@ impl PythonRandom {
     }
 
     /// `random()`: a number of [0, 1) with 53 bits.
-    pub(crate) fn random(&mut self) -> f64 {
+    pub fn random(&mut self) -> f64 {
         let high = f64::from(self.next_u32() >> 5);
         let low = f64::from(self.next_u32() >> 6);
         (high * 67_108_864.0 + low) / 9_007_199_254_740_992.0
     }
 
     /// `randrange(n)`; 0 for an empty range.
-    pub(crate) fn below(&mut self, n: usize) -> usize {
+    pub fn below(&mut self, n: usize) -> usize {
         if n == 0 {
             return 0;
         }
@@ -88,7 +88,7 @@ impl PythonRandom {
     }
 
     /// `sample(range(n), k)`; at most `n` are drawn.
-    pub(crate) fn sample(&mut self, n: usize, k: usize) -> Vec<usize> {
+    pub fn sample(&mut self, n: usize, k: usize) -> Vec<usize> {
         let k = k.min(n);
         let mut set_size = 21;
         if k > 5 {

@@ -7,9 +7,9 @@ use mathneuro_capture::{Batch, KvCache, LogitsToKeep};
 use serde::{Deserialize, Serialize};
 use tch::{Kind, Tensor};
 
-use crate::engine::{Engine, common_prefix, report};
+use super::engine::{Engine, common_prefix, report};
+use super::throughput::Pass;
 use crate::error::{EvalError, Result};
-use crate::meter::Pass;
 
 /// Context tokens that are run at once.
 const BATCH_TOKENS: usize = 2048;

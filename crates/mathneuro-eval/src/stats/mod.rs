@@ -1,9 +1,14 @@
 //! Standard errors, intervals and paired comparisons.
 
-use serde::{Deserialize, Serialize};
+use std::fmt;
+
+use serde::{Deserialize, Deserializer, Serialize};
 
 use crate::error::{EvalError, Result};
-use crate::rng::PythonRandom;
+
+mod python_random;
+
+pub use python_random::PythonRandom;
 
 /// Samples of a bootstrap.
 const BOOTSTRAPS: usize = 2000;
@@ -16,13 +21,39 @@ const Z95: f64 = 1.959_963_984_540_054;
 #[non_exhaustive]
 pub struct Metric {
     /// The number.
+    #[serde(deserialize_with = "number_or_null")]
     pub value: f64,
     /// Its standard error; 0 when there is one item only.
+    #[serde(deserialize_with = "number_or_null")]
     pub stderr: f64,
     /// Low end of the 95 % interval.
+    #[serde(deserialize_with = "number_or_null")]
     pub low: f64,
     /// High end of the 95 % interval.
+    #[serde(deserialize_with = "number_or_null")]
     pub high: f64,
+}
+
+/// Value, standard error and interval, `0.55 ± 0.05 [0.45, 0.64]`: with two decimals, or with as many as `{:.4}` asks for.
+impl fmt::Display for Metric {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let places = f.precision().unwrap_or(2);
+        let Self {
+            value,
+            stderr,
+            low,
+            high,
+        } = self;
+        write!(
+            f,
+            "{value:.places$} ± {stderr:.places$} [{low:.places$}, {high:.places$}]"
+        )
+    }
+}
+
+/// JSON has no number for what is not one: it is written as null, and read back as NaN.
+fn number_or_null<'de, D: Deserializer<'de>>(deserializer: D) -> Result<f64, D::Error> {
+    Ok(Option::deserialize(deserializer)?.unwrap_or(f64::NAN))
 }
 
 impl Metric {

@@ -4,7 +4,7 @@ use serde::Serialize;
 use sha2::{Digest, Sha256};
 
 use crate::error::{EvalError, Result};
-use crate::rng::PythonRandom;
+use crate::stats::PythonRandom;
 
 /// How a next token is drawn, in the order of `transformers`: temperature, top-k, top-p.
 ///
@@ -68,7 +68,6 @@ impl Sampling {
         }
         Ok(())
     }
-
     /// The draws of a prompt.
     pub(crate) fn draws(&self, prompt: &[u32]) -> PythonRandom {
         let mut hash = Sha256::new();

@@ -7,9 +7,9 @@ use mathneuro_checkpoint::Interrupted;
 use serde::{Serialize, de::DeserializeOwned};
 use tch::Tensor;
 
-use crate::answers::ResponseCache;
+use super::response_cache::ResponseCache;
+use super::throughput::{Meter, Pass};
 use crate::error::Result;
-use crate::meter::{Meter, Pass};
 
 /// A model with its tokenizer, ready to answer requests.
 #[derive(Debug, Clone, Copy)]
@@ -21,7 +21,7 @@ pub struct Engine<'m> {
 }
 
 /// What is known of a request.
-pub(crate) struct Known<T> {
+pub struct Known<T> {
     pub(crate) key: Option<String>,
     pub(crate) answer: Option<T>,
 }
@@ -36,7 +36,7 @@ impl<T> Default for Known<T> {
 }
 
 /// Is told after each batch how many requests are done and how many there are; `Break` stops the work.
-pub(crate) type Progress<'p> = &'p mut dyn FnMut(usize, usize) -> ControlFlow<()>;
+pub type Progress<'p> = &'p mut dyn FnMut(usize, usize) -> ControlFlow<()>;
 
 impl<'m> Engine<'m> {
     /// An engine on this model.
@@ -109,7 +109,7 @@ impl<'m> Engine<'m> {
     }
 }
 
-pub(crate) fn report(progress: Progress<'_>, done: usize, total: usize) -> Result<()> {
+pub fn report(progress: Progress<'_>, done: usize, total: usize) -> Result<()> {
     if progress(done, total).is_break() && done < total {
         return Err(Interrupted { done, total }.into());
     }
@@ -117,7 +117,7 @@ pub(crate) fn report(progress: Progress<'_>, done: usize, total: usize) -> Resul
 }
 
 /// The length of the longest common prefix of all sequences; 0 for none.
-pub(crate) fn common_prefix(sequences: &[&[u32]]) -> usize {
+pub fn common_prefix(sequences: &[&[u32]]) -> usize {
     let Some((first, rest)) = sequences.split_first() else {
         return 0;
     };

@@ -5,56 +5,120 @@ use std::path::Path;
 use std::sync::Arc;
 
 use minijinja::Value;
-use serde_json::Value as Json;
+use serde_json::{Map, Value as Json};
 
-use crate::definition::{Choices, Kind, TaskDefinition};
+use super::definition::{Choices, Kind, TaskDefinition};
+use super::item::{Item, Question, Shot};
+use super::prompt::{Skipped, Task};
+use super::template;
 use crate::error::{EvalError, Result};
-use crate::rng::PythonRandom;
-use crate::rows::{Row, literal, rows_from_values};
-use crate::task::{Skipped, Task};
-use crate::template;
+use crate::rows::{Row, literal, read_rows, read_text, rows_from_values};
+use crate::stats::PythonRandom;
 
-/// A document, ready to be asked.
-#[derive(Debug, Clone, PartialEq)]
-pub(crate) struct Item {
-    /// Its row in the file, from 0.
-    pub(crate) row: usize,
-    pub(crate) description: String,
-    pub(crate) question: Question,
-    /// Its exemplars.
-    pub(crate) shots: Vec<usize>,
-    /// The part of the results that it belongs to.
-    pub(crate) part: Option<String>,
+impl TaskDefinition {
+    /// The task on the documents of a file: JSONL, CSV or parquet, with the columns that the data set has on the hub. A perplexity
+    /// task takes a text file (`.txt`) too, as one document.
+    ///
+    /// # Errors
+    /// The file cannot be read or has no row; a document lacks a column or an answer, or has another number of choices than
+    /// the task declares; there are too few exemplars.
+    pub fn read(&self, path: &Path) -> Result<Task> {
+        let ending = path.extension().and_then(|ending| ending.to_str());
+        if self.kind == Kind::Perplexity && ending.is_some_and(|e| e.eq_ignore_ascii_case("txt")) {
+            return self.task(&text_row(path, read_text(path)?)?);
+        }
+        self.task(&read_rows(path)?)
+    }
+
+    /// The task on documents that the task file itself describes, drawn with this seed.
+    ///
+    /// # Errors
+    /// [`EvalError::InvalidTask`] for a task file without a `[generate]` table, and as [`TaskDefinition::read`].
+    pub fn generate(&self, seed: u64) -> Result<Task> {
+        let Some(arithmetic) = &self.generate else {
+            let reason = "its documents come from a file: it has no table `generate`";
+            return Err(EvalError::invalid_task(&self.name, reason));
+        };
+        let name = format!("{} with seed {seed}", self.name);
+        self.task(&rows_from_values(
+            name.as_ref(),
+            arithmetic.documents(seed),
+        )?)
+    }
+
+    /// The task on these rows.
+    ///
+    /// # Errors
+    /// As [`TaskDefinition::read`].
+    pub fn task(&self, rows: &[Row]) -> Result<Task> {
+        let exemplars = match &self.exemplar_file {
+            Some(path) if self.fewshot.count > 0 => Some(read_rows(path)?),
+            _ => None,
+        };
+        Builder::new(self, exemplars.as_deref())?.build(rows, self.skip_bad)
+    }
 }
 
-/// What is asked and what is right.
-#[derive(Debug, Clone, PartialEq)]
-pub(crate) enum Question {
-    /// A prompt and the text that answers it.
-    Open { prompt: String, target: String },
-    /// A prompt, continuations and the right one.
-    Choices {
-        prompt: String,
-        choices: Vec<String>,
-        right: usize,
-    },
-    /// Contexts of one continuation and the right one.
-    Contexts {
-        contexts: Vec<String>,
-        right: usize,
-        continuation: String,
-    },
+impl Task {
+    /// A task that this crate brings (see [`TaskDefinition::names`]) on the documents of a file.
+    ///
+    /// # Errors
+    /// As [`TaskDefinition::builtin`] and [`TaskDefinition::read`].
+    pub fn builtin(name: &str, data: &Path) -> Result<Self> {
+        TaskDefinition::builtin(name)?.read(data)
+    }
+
+    /// A task of one's own on the documents of a file; `docs/tasks.md` shows how a task file is written.
+    ///
+    /// # Errors
+    /// As [`TaskDefinition::from_file`] and [`TaskDefinition::read`].
+    pub fn from_file(task: &Path, data: &Path) -> Result<Self> {
+        TaskDefinition::from_file(task)?.read(data)
+    }
+
+    /// GSM8K, eight worked exemplars, greedy: lm-evaluation-harness's `gsm8k_cot` (version 3). Columns `question` and
+    /// `answer`.
+    ///
+    /// # Errors
+    /// As [`TaskDefinition::read`].
+    pub fn gsm8k_cot(path: &Path) -> Result<Self> {
+        Self::builtin("gsm8k_cot", path)
+    }
+
+    /// The last question of each passage by summed log-likelihood: `race` (version 3). Columns `article`, `questions`,
+    /// `options` and `answers`, or the hub's `article` and `problems`.
+    ///
+    /// # Errors
+    /// As [`TaskDefinition::read`].
+    pub fn race(path: &Path) -> Result<Self> {
+        Self::builtin("race", path)
+    }
+
+    /// The letter of the right answer by log-likelihood, without exemplars: `mmlu` (version 1). Columns `question`,
+    /// `subject`, `choices` and `answer`.
+    ///
+    /// # Errors
+    /// As [`TaskDefinition::read`].
+    pub fn mmlu(path: &Path) -> Result<Self> {
+        Self::builtin("mmlu", path)
+    }
+
+    /// How well a text is predicted.
+    ///
+    /// # Errors
+    /// [`EvalError::InvalidRow`](crate::EvalError::InvalidRow) for an empty text.
+    pub fn perplexity(text: impl Into<String>) -> Result<Self> {
+        let rows = text_row("text".as_ref(), text.into())?;
+        TaskDefinition::builtin("perplexity")?.task(&rows)
+    }
 }
 
-/// A worked example.
-#[derive(Debug, Clone, PartialEq)]
-pub(crate) struct Shot {
-    pub(crate) prompt: String,
-    pub(crate) answer: String,
-    group: Option<String>,
+fn text_row(path: &Path, text: String) -> Result<Vec<Row>> {
+    let fields = Map::from_iter([("text".to_owned(), Json::String(text))]);
+    rows_from_values(path, vec![Json::Object(fields)])
 }
 
-pub(crate) struct Builder<'d> {
+struct Builder<'d> {
     definition: &'d TaskDefinition,
     /// The exemplars, and whether they are the documents themselves.
     shots: Vec<Shot>,
@@ -64,7 +128,7 @@ pub(crate) struct Builder<'d> {
 
 impl<'d> Builder<'d> {
     /// With exemplars from these rows, else from the task file, else from the documents themselves.
-    pub(crate) fn new(definition: &'d TaskDefinition, exemplars: Option<&[Row]>) -> Result<Self> {
+    fn new(definition: &'d TaskDefinition, exemplars: Option<&[Row]>) -> Result<Self> {
         let mut builder = Self {
             definition,
             shots: Vec::new(),
@@ -94,7 +158,7 @@ impl<'d> Builder<'d> {
         Ok(builder)
     }
 
-    pub(crate) fn build(mut self, rows: &[Row], skip_bad: bool) -> Result<Task> {
+    fn build(mut self, rows: &[Row], skip_bad: bool) -> Result<Task> {
         let (mut items, mut skipped, mut places) = (Vec::new(), Vec::new(), Vec::new());
         for (index, row) in rows.iter().enumerate() {
             let read = self.complete(row).and_then(|row| {
@@ -126,12 +190,12 @@ impl<'d> Builder<'d> {
             item.shots = self.draw(group, places.get(place).copied())?;
             finished.push(item);
         }
-        Ok(Task::new(
-            self.definition.clone(),
-            Arc::new(self.shots),
-            finished,
+        Ok(Task {
+            definition: self.definition.clone(),
+            shots: Arc::new(self.shots),
+            items: finished,
             skipped,
-        ))
+        })
     }
 
     /// The exemplars of an item of this group: the first ones, or drawn as lm-evaluation-harness draws them, by one
@@ -183,17 +247,17 @@ impl<'d> Builder<'d> {
     fn shot(&self, row: &Row) -> Result<Shot> {
         let document = template::document(row.fields());
         let (prompt, answer) = match self.question(row, &document, "fewshot.target")? {
-            Question::Open { prompt, target } => (prompt, target),
+            Question::Open { prompt, gold } => (prompt, gold),
             Question::Choices {
                 prompt,
                 choices,
-                right,
-            } => (prompt, choices[right].clone()),
+                gold,
+            } => (prompt, choices[gold].clone()),
             Question::Contexts {
                 contexts,
-                right,
+                gold,
                 continuation,
-            } => (contexts[right].clone(), continuation),
+            } => (contexts[gold].clone(), continuation),
         };
         // Exemplars of a task file may leave the column out: they serve every group.
         let group = if self.definition.fewshot.samples.is_empty() {
@@ -265,26 +329,29 @@ impl<'d> Builder<'d> {
                         self.definition.name
                     )));
                 }
-                Ok(Question::Open { prompt, target })
+                Ok(Question::Open {
+                    prompt,
+                    gold: target,
+                })
             }
             Kind::Choices => {
                 let choices = self.choices(row, document)?;
                 let target = templates.text(target, row, document)?;
-                let right = right_choice(row, &target, &choices)?;
+                let gold = gold_choice(row, &target, &choices)?;
                 Ok(Question::Choices {
                     prompt: prompt()?,
                     choices,
-                    right,
+                    gold,
                 })
             }
             Kind::Contexts => {
                 let contexts = self.choices(row, document)?;
                 let target = templates.text(target, row, document)?;
-                let right = right_choice(row, &target, &contexts)?;
+                let gold = gold_choice(row, &target, &contexts)?;
                 let continuation = templates.text("continuation", row, document)?;
                 Ok(Question::Contexts {
                     contexts,
-                    right,
+                    gold,
                     continuation,
                 })
             }
@@ -347,7 +414,7 @@ impl<'d> Builder<'d> {
 }
 
 /// The index that a rendered target names: an index, one of the choices, or a letter.
-fn right_choice(row: &Row, target: &str, choices: &[String]) -> Result<usize> {
+fn gold_choice(row: &Row, target: &str, choices: &[String]) -> Result<usize> {
     let target = target.trim();
     let letter = || match target.as_bytes() {
         [letter @ b'A'..=b'Z'] => Some(usize::from(letter - b'A')),
