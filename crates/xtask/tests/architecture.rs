@@ -1,0 +1,60 @@
+//! `docs/architecture.md` and the manifests name the same dependencies.
+
+#![allow(clippy::unwrap_used)] // A helper may panic as the test itself may.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::path::Path;
+
+type Graph = BTreeMap<String, BTreeSet<String>>;
+
+/// What the `[dependencies]` of every library of the workspace name; in brackets what is optional.
+fn manifests(root: &Path) -> Graph {
+    let mut graph = Graph::new();
+    for folder in fs::read_dir(root.join("crates")).unwrap() {
+        let folder = folder.unwrap();
+        let name = folder.file_name().into_string().unwrap();
+        let Some(name) = name.strip_prefix("mathneuro-") else {
+            continue;
+        };
+        let manifest = fs::read_to_string(folder.path().join("Cargo.toml")).unwrap();
+        let section = manifest.split("\n[dependencies]\n").nth(1).unwrap_or("");
+        let section = section.split("\n[").next().unwrap_or("");
+        let ours = section.lines().filter_map(|line| {
+            let name = line.strip_prefix("mathneuro-")?.split(['.', ' ']).next()?;
+            let is_optional = line.contains("optional = true");
+            Some(if is_optional {
+                format!("[{name}]")
+            } else {
+                name.to_owned()
+            })
+        });
+        graph.insert(name.to_owned(), ours.collect());
+    }
+    graph
+}
+
+/// The lines `name -> a, b, [c]  what it is` of the diagram.
+fn diagram(page: &str) -> Graph {
+    let block = page.split("```text\n").nth(1).unwrap();
+    let block = block.split("```").next().unwrap();
+    let lines = block.lines().map(|line| {
+        let (name, rest) = line.split_once(' ').unwrap();
+        let list = rest.trim_start().strip_prefix("-> ").unwrap_or("");
+        let list = list.split("  ").next().unwrap();
+        let list = list.split(", ").filter(|name| !name.is_empty());
+        (name.to_owned(), list.map(str::to_owned).collect())
+    });
+    lines.collect()
+}
+
+#[test]
+fn the_diagram_has_the_dependencies_of_the_manifests() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let page = fs::read_to_string(root.join("docs/architecture.md")).unwrap();
+    assert_eq!(
+        diagram(&page),
+        manifests(&root),
+        "left: docs/architecture.md, right: Cargo.toml"
+    );
+}
