@@ -1,4 +1,4 @@
-//! `docs/architecture.md` and the manifests name the same dependencies.
+//! `docs/architecture.md` has the dependencies of the manifests, and `CONTRIBUTING.md` names files that exist.
 
 #![allow(clippy::unwrap_used)] // A helper may panic as the test itself may.
 
@@ -46,6 +46,23 @@ fn diagram(page: &str) -> Graph {
         (name.to_owned(), list.map(str::to_owned).collect())
     });
     lines.collect()
+}
+
+#[test]
+fn the_places_that_contributing_names_exist() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let page = fs::read_to_string(root.join("CONTRIBUTING.md")).unwrap();
+    let places: Vec<&str> = page
+        .split('`')
+        .filter(|part| part.starts_with("crates/"))
+        .collect();
+    assert!(places.len() > 10);
+    for place in places {
+        assert!(
+            root.join(place).exists(),
+            "CONTRIBUTING.md names {place}, which is not there"
+        );
+    }
 }
 
 #[test]
