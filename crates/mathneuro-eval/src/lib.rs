@@ -1,4 +1,6 @@
-//! Evaluation: tasks, generation, log-likelihoods, graders, and the uncertainty of it all.
+#![doc = include_str!("../README.md")]
+//!
+//! Running a task on a model:
 //!
 //! ```no_run
 //! use std::ops::ControlFlow;
@@ -12,26 +14,10 @@
 //! let tokenizer = Tokenizer::from_dir(checkpoint.dir())?;
 //! let task = Task::gsm8k_cot("gsm8k_test.jsonl".as_ref())?;
 //! let found = task.run(&Engine::new(&model, &tokenizer), &TaskOptions::default(), |_, _| ControlFlow::Continue(()))?;
-//! let strict = &found.metrics["exact_match,strict-match"];
-//! println!("{:.1} % +- {:.1}", 100.0 * strict.value, 100.0 * strict.stderr);
+//! println!("{found}"); // exact_match,strict-match 0.55 ± 0.05 [0.45, 0.64]; ...
 //! # Ok(())
 //! # }
 //! ```
-//!
-//! * [`Task`]: documents and what is asked about them. GSM8K, MATH, RACE, MMLU, HellaSwag, ARC, PIQA, WinoGrande as
-//!   lm-evaluation-harness defines them, arithmetic and perplexity are task files of this crate
-//!   ([`TaskDefinition::names`]); a task of one's own is a file too ([`Task::from_file`]). Every metric has its standard
-//!   error and a 95 % interval.
-//! * [`ChatTemplate`]: prompts as turns of a conversation, by the model's own template.
-//! * [`grade`]: what counts as the answer of a generated text.
-//! * [`Engine::generate`]: greedy or by seeded [`Sampling`], one cache, the shared beginning of the prompts computed once, a
-//!   finished sequence's place given to the next at once.
-//! * [`Engine::loglikelihood`]: a context is computed once for all its continuations, worked examples once for all that
-//!   begin with them.
-//! * [`Meter`]: tokens and time of both.
-//! * [`paired`]: two runs over the same items compared, with an exact McNemar test.
-//! * [`ResponseCache`]: answers on disk, from which an interrupted run goes on.
-//! * [`calibration_texts`]: a data file as the texts that the method takes norms of.
 
 // Much of a task is read only when it is run.
 #![cfg_attr(not(feature = "model"), allow(dead_code, unused_imports))]
