@@ -15,7 +15,8 @@ use std::process::ExitCode;
 
 use mathneuro_core::score::{Provenance, SiteNorms, accumulate_squares};
 use mathneuro_core::{
-    ActivationNorms, Checkpoint, EditOptions, Isolate, Operation, edit_checkpoint, save_masks,
+    ActivationNorms, CalibrationSet, Checkpoint, EditOptions, Isolator, Operation, edit_checkpoint,
+    save_masks,
 };
 use ndarray::{Array1, ArrayView2, Axis};
 use safetensors::{Dtype, SafeTensors};
@@ -109,11 +110,10 @@ fn run() -> Result<(), Box<dyn Error>> {
         );
     };
     let checkpoint = Checkpoint::open(model)?;
-    let skill = norms_from_file(skill.as_ref())?;
-    let general = norms_from_file(general.as_ref())?;
-    let isolation = Isolate::new(&checkpoint)
-        .skill("skill", skill)
-        .general("general", general)
+    let skill = CalibrationSet::norms("skill", norms_from_file(skill.as_ref())?);
+    let general = CalibrationSet::norms("general", norms_from_file(general.as_ref())?);
+    let isolation = Isolator::new(&checkpoint, skill)
+        .general(general)
         .ks([k.parse()?])
         .run()?;
     for set in isolation.sets() {

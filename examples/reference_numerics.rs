@@ -5,6 +5,7 @@
 //!     --skill data/word_problems.jsonl --general data/passages.jsonl --texts 30 --draws 100
 //! ```
 
+use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
@@ -140,7 +141,11 @@ fn main() -> Result<()> {
             |done, total| {
                 bar.set_length(total as u64);
                 bar.set_position(done as u64);
-                !interrupt.raised()
+                if interrupt.raised() {
+                    ControlFlow::Break(())
+                } else {
+                    ControlFlow::Continue(())
+                }
             },
         )?;
         bar.finish_and_clear();

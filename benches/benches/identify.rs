@@ -10,7 +10,7 @@ use mathneuro_capture::{
     Batch, CollectOptions, LoadOptions, LogitsToKeep, Model, Tokenizer, collect_norms,
 };
 use mathneuro_checkpoint::Checkpoint;
-use mathneuro_core::Isolate;
+use mathneuro_core::{CalibrationSet, Isolator};
 use tch::Kind;
 
 /// Texts of each set.
@@ -47,9 +47,9 @@ fn identify(inputs: &Inputs) -> anyhow::Result<usize> {
             true
         })
     };
-    let isolation = Isolate::new(&inputs.checkpoint)
-        .skill("math", norms(&inputs.skill)?)
-        .general("general", norms(&inputs.general)?)
+    let skill = CalibrationSet::norms("math", norms(&inputs.skill)?);
+    let isolation = Isolator::new(&inputs.checkpoint, skill)
+        .general(CalibrationSet::norms("general", norms(&inputs.general)?))
         .ks(KS)
         .run()?;
     Ok(isolation

@@ -7,8 +7,8 @@ use std::process::Command;
 
 use mathneuro_capture::{Batch, LogitsToKeep, Model, NormRecorder};
 use mathneuro_core::{
-    ActivationNorms, Checkpoint, EditOptions, Isolate, MaskSet, Operation, edit_checkpoint,
-    load_norms, save_masks,
+    ActivationNorms, CalibrationSet, Checkpoint, EditOptions, Isolator, MaskSet, Operation,
+    edit_checkpoint, load_norms, save_masks,
 };
 use mathneuro_tests::{fixture, load, python, workspace};
 
@@ -41,9 +41,8 @@ fn ours(model: &Model, texts: &[Vec<u32>]) -> ActivationNorms {
 }
 
 fn masks(checkpoint: &Checkpoint, skill: ActivationNorms, general: ActivationNorms) -> MaskSet {
-    let isolation = Isolate::new(checkpoint)
-        .skill("skill", skill)
-        .general("general", general)
+    let isolation = Isolator::new(checkpoint, CalibrationSet::norms("skill", skill))
+        .general(CalibrationSet::norms("general", general))
         .ks([0.1])
         .run()
         .unwrap();

@@ -1,6 +1,8 @@
-//! The one error type of this crate.
+//! Errors of the method end to end, and of the crates below.
 
 use std::path::PathBuf;
+
+use mathneuro_checkpoint::Interrupted;
 
 /// What can go wrong between a checkpoint and its mask sets.
 #[derive(Debug, thiserror::Error)]
@@ -15,13 +17,8 @@ pub enum CoreError {
         text: usize,
     },
     /// The caller stopped the work.
-    #[error("stopped after {done} of {total}")]
-    Interrupted {
-        /// Parts done.
-        done: usize,
-        /// Parts in all.
-        total: usize,
-    },
+    #[error(transparent)]
+    Interrupted(#[from] Interrupted),
     /// A mask could not be made, combined, read or written.
     #[error(transparent)]
     Mask(#[from] mathneuro_mask::MaskError),
@@ -38,14 +35,36 @@ pub enum CoreError {
     #[cfg(feature = "capture")]
     #[error(transparent)]
     Capture(#[from] mathneuro_capture::CaptureError),
-    /// The builder was run before this part was given.
-    #[error("nothing to isolate: {missing} was not given; call `{call}` first")]
-    Missing {
-        /// The part in words.
-        missing: &'static str,
-        /// The builder method that gives it.
-        call: &'static str,
+    /// A task was refused, or could not be run.
+    #[cfg(feature = "eval")]
+    #[error(transparent)]
+    Eval(#[from] mathneuro_eval::EvalError),
+    /// The hub could not be reached, or has no such thing.
+    #[cfg(feature = "hub")]
+    #[error(transparent)]
+    Hub(#[from] mathneuro_hub::HubError),
+    /// No K was given.
+    #[error("no K was given; call `ks` with at least one fraction")]
+    NoKs,
+    /// Fractions of the general sets that are not one for each K.
+    #[error(
+        "{found} fractions were given for the general sets and {expected} for the skill; `general_ks` needs one for each of `ks`"
+    )]
+    GeneralKsCount {
+        /// The number given.
+        found: usize,
+        /// The number of K.
+        expected: usize,
     },
+    /// Texts where there is no model to run them.
+    #[cfg(feature = "capture")]
+    #[error("the set `{0}` holds texts; call `run_with` with a model and its tokenizer")]
+    TextsNeedModel(String),
+    /// Attention heads are compared, and the norms do not say which they are.
+    #[error(
+        "the norms of `{0}` have no attention heads; record them with `NormRecorder`, or call `ActivationNorms::set_heads`"
+    )]
+    NoHeads(String),
     /// A glob is not well formed.
     #[error("`{glob}` is not a valid glob: {reason}")]
     InvalidGlob {
@@ -83,9 +102,9 @@ pub enum CoreError {
         /// Their names, shortened.
         names: String,
     },
-    /// Two statistics were not made of the same parameters.
+    /// Norms of different parameters.
     #[error(
-        "the statistics of `{left}` and `{right}` cover other parameters; \
+        "the norms of `{left}` and `{right}` cover different parameters; \
          only in the first: {only_left}; only in the second: {only_right}"
     )]
     ParameterMismatch {
@@ -98,15 +117,15 @@ pub enum CoreError {
         /// Names that only the second has.
         only_right: String,
     },
-    /// Statistics that were made from another model.
+    /// Norms that were made from another model.
     #[error(
-        "the statistics of `{set}` were made from the model {found}, this checkpoint is {expected}; \
-         allow it explicitly if that is meant"
+        "the norms of `{set}` were made from the model {found}, this checkpoint is {expected}; \
+         `Isolator::allow_fingerprint_mismatch(true)` overrides"
     )]
     FingerprintMismatch {
         /// The name of the set of texts.
         set: String,
-        /// The fingerprint in the statistics.
+        /// The fingerprint in the norms.
         found: String,
         /// The fingerprint of the checkpoint.
         expected: String,
@@ -143,6 +162,22 @@ pub enum CoreError {
         /// What is wrong with it.
         reason: String,
     },
+}
+
+impl CoreError {
+    /// Whether the caller stopped the work, rather than something failing.
+    pub fn is_interrupted(&self) -> bool {
+        match self {
+            Self::Interrupted(_) => true,
+            #[cfg(feature = "capture")]
+            Self::Capture(mathneuro_capture::CaptureError::Interrupted { .. }) => true,
+            #[cfg(feature = "eval")]
+            Self::Eval(error) => error.is_interrupted(),
+            #[cfg(feature = "hub")]
+            Self::Hub(mathneuro_hub::HubError::Interrupted) => true,
+            _ => false,
+        }
+    }
 }
 
 /// Results of this crate.

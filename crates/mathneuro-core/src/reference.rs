@@ -1,19 +1,21 @@
 //! The authors' arithmetic, for comparison.
 
-use mathneuro_checkpoint::Checkpoint;
+use std::ops::ControlFlow;
+
+use mathneuro_checkpoint::{Checkpoint, Interrupted};
 use mathneuro_mask::{MaskMeta, MaskSet, ParamMask, Provenance};
 use mathneuro_score::{ReferenceBf16, TextNorms};
 
 use crate::error::{CoreError, Result};
-use crate::isolate::is_expert;
-use crate::oriented::Oriented;
+use crate::selection::is_expert;
+use crate::weight::Oriented;
 
 /// The isolated sets as the authors' script computes them, one for each K: bf16 norms, bf16 products, bf16 sums text by
 /// text ([`ReferenceBf16`]). `draws` are the texts in the order in which they are added, for the skill and for each
 /// general set; the script draws them with replacement.
 ///
 /// A general set of several is taken away one after the other. `progress` is told after each matrix how many are done and
-/// how many there are; when it answers `false` the work stops.
+/// how many there are; when it breaks, the work stops.
 ///
 /// # Errors
 /// A weight that is not bf16, a set without norms of a weight, a draw of a text that is not there, a K outside [0, 1],
@@ -23,7 +25,7 @@ pub fn isolate_reference_bf16(
     skill: (&TextNorms, &[usize]),
     general: &[(&TextNorms, &[usize])],
     ks: &[f64],
-    mut progress: impl FnMut(usize, usize) -> bool,
+    mut progress: impl FnMut(usize, usize) -> ControlFlow<()>,
 ) -> Result<Vec<MaskSet>> {
     let mut sets: Vec<MaskSet> = ks
         .iter()
@@ -34,7 +36,7 @@ pub fn isolate_reference_bf16(
         .collect();
     let names: Vec<&str> = skill.0.weight_names().collect();
     for (index, &name) in names.iter().enumerate() {
-        let weight = Oriented::new(checkpoint, name)?;
+        let weight = Oriented::new(checkpoint, name, None)?;
         let matrix = weight.matrix()?;
         let top = |(norms, draws): (&TextNorms, &[usize])| -> Result<Vec<ParamMask>> {
             let missing = |text: usize| CoreError::NoTextNorms {
@@ -47,7 +49,7 @@ pub fn isolate_reference_bf16(
                 norms.is_some_and(|norms| norms.iter().all(|norm| *norm == 0.0))
             };
             if is_expert(name) && draws.iter().all(zero) {
-                // No token was sent there: nothing is important.
+                // No token was routed there: nothing is important.
                 return Ok(ks.iter().map(|_| ParamMask::zeros(matrix.len())).collect());
             }
             let mut sums = ReferenceBf16::new(matrix)?;
@@ -66,11 +68,9 @@ pub fn isolate_reference_bf16(
         for (set, mask) in sets.iter_mut().zip(isolated) {
             set.insert(name, &weight.shape(), mask)?;
         }
-        if !progress(index + 1, names.len()) && index + 1 < names.len() {
-            return Err(CoreError::Interrupted {
-                done: index + 1,
-                total: names.len(),
-            });
+        let (done, total) = (index + 1, names.len());
+        if progress(done, total).is_break() && done < total {
+            return Err(Interrupted { done, total }.into());
         }
     }
     Ok(sets)

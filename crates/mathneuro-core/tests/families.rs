@@ -6,7 +6,10 @@ use std::collections::BTreeMap;
 
 use mathneuro_core::checkpoint::{Dtype, save};
 use mathneuro_core::score::{Provenance, SiteNorms};
-use mathneuro_core::{ActivationNorms, Checkpoint, ComparisonGroup, Isolate, Isolation, MaskSet};
+use mathneuro_core::{
+    ActivationNorms, CalibrationSet, Checkpoint, ComparisonGroup, CoreError, HeadRanges, Isolator,
+    K, MaskSet,
+};
 use tempfile::TempDir;
 
 const KS: [f64; 4] = [0.0, 0.07, 0.31, 1.0];
@@ -15,7 +18,7 @@ const KS: [f64; 4] = [0.0, 0.07, 0.31, 1.0];
 type Shapes = &'static [(&'static str, [usize; 2])];
 
 const GPT2: Shapes = &[
-    ("h.0.attn.c_attn.weight", [5, 15]),
+    ("h.0.attn.c_attn.weight", [5, 18]),
     ("h.0.attn.c_proj.weight", [6, 6]),
     ("h.0.mlp.c_fc.weight", [9, 4]),
     ("lm_head.weight", [7, 5]),
@@ -63,6 +66,19 @@ fn in_out(name: &str) -> bool {
     name.starts_with("h.")
 }
 
+/// Two heads of a stacked q, k and v projection, with a k and a v of their own, and of an output projection.
+fn heads(name: &str) -> Option<HeadRanges> {
+    if name.ends_with("c_attn.weight") {
+        Some(HeadRanges::Rows(
+            (0..6).map(|head| 3 * head..3 * head + 3).collect(),
+        ))
+    } else if name.ends_with("c_proj.weight") || name.ends_with("o_proj.weight") {
+        Some(HeadRanges::Columns(vec![0..3, 3..6]))
+    } else {
+        None
+    }
+}
+
 /// Norms of 1, 2 or 3 for each input; none for weights in `unseen`.
 fn norms(shapes: Shapes, seed: usize, unseen: &[&str]) -> ActivationNorms {
     let mut stats = ActivationNorms::new(Provenance::default());
@@ -76,6 +92,9 @@ fn norms(shapes: Shapes, seed: usize, unseen: &[&str]) -> ActivationNorms {
             tokens: if seen { 9 } else { 0 },
         };
         stats.insert_site(format!("{name}.input"), site).unwrap();
+        if let Some(heads) = heads(name) {
+            stats.set_heads(name, heads).unwrap();
+        }
     }
     stats.count_texts(1, 0, 0);
     stats
@@ -103,6 +122,11 @@ fn top(
             let key = match group {
                 ComparisonGroup::PerMatrix => (matrix, 0),
                 ComparisonGroup::PerRow => (matrix, output),
+                ComparisonGroup::PerHead => match heads(name) {
+                    Some(HeadRanges::Rows(_)) => (matrix, output / 3),
+                    Some(HeadRanges::Columns(_)) => (matrix, input / 3),
+                    None => (matrix, 0),
+                },
                 _ => (0, 0),
             };
             let score = value(matrix, flat).abs() * norms[input] as f32;
@@ -145,32 +169,31 @@ fn check(
     for group in [
         ComparisonGroup::PerMatrix,
         ComparisonGroup::PerRow,
+        ComparisonGroup::PerHead,
         ComparisonGroup::Global,
     ] {
-        for keep in [false, true] {
-            let found: Isolation = Isolate::new(checkpoint)
-                .skill("math", skill.clone())
-                .general("race", general[0].clone())
-                .general("mmlu", general[1].clone())
-                .ks(KS)
-                .group(group)
-                .keep_sources(keep)
-                .run()
-                .unwrap();
-            for set in found.sets() {
-                let tops = [skill, general[0], general[1]].map(|s| top(shapes, s, set.k, group));
-                let mut isolated = tops[0].clone();
-                for (name, isolated) in &mut isolated {
-                    isolated.retain(|i| !tops[1][name].contains(i) && !tops[2][name].contains(i));
+        // The general sets have the K of the skill, another one, or do not exist.
+        for (sets, general_ks) in [(2, KS), (2, [0.5, 0.0, 0.2, 0.4]), (0, KS)] {
+            let skill_set = CalibrationSet::norms("math", skill.clone());
+            let mut isolator = Isolator::new(checkpoint, skill_set).group(group).ks(KS);
+            for (name, norms) in ["race", "mmlu"].into_iter().zip(general).take(sets) {
+                isolator = isolator.general(CalibrationSet::norms(name, norms.clone()));
+            }
+            let found = isolator.general_ks(general_ks).run().unwrap();
+            for (set, (skill_k, general_k)) in
+                found.sets().iter().zip(KS.into_iter().zip(general_ks))
+            {
+                assert_eq!(set.k, K::from((skill_k, general_k)));
+                let mut isolated = top(shapes, skill, skill_k, group);
+                let count: usize = isolated.values().map(Vec::len).sum();
+                assert_eq!(set.skill_count, count, "{group} {}", set.k);
+                for general in &general[..sets] {
+                    let general = top(shapes, general, general_k, group);
+                    for (name, isolated) in &mut isolated {
+                        isolated.retain(|i| !general[name].contains(i));
+                    }
                 }
                 same(&set.isolated, &isolated, shapes);
-                let count: usize = tops[0].values().map(Vec::len).sum();
-                assert_eq!(set.skill_count, count, "{group} {}", set.k);
-                if keep {
-                    same(set.skill.as_ref().unwrap(), &tops[0], shapes);
-                    same(&set.general["race"], &tops[1], shapes);
-                    same(&set.general["mmlu"], &tops[2], shapes);
-                }
             }
         }
     }
@@ -178,7 +201,7 @@ fn check(
 
 /// `score[i, o] = |W[i, o]| * s[i]`, ties by the order of the file.
 #[test]
-fn weights_that_lie_in_out_are_ranked_and_masked_as_they_lie() {
+fn transposed_weights_are_ranked_and_masked_in_the_order_of_their_file() {
     let (_dir, checkpoint) = checkpoint("gpt2", GPT2);
     let [a, b, c] = [0, 1, 2].map(|seed| norms(GPT2, seed, &[]));
     check(GPT2, &checkpoint, &a, [&b, &c]);
@@ -193,9 +216,8 @@ fn an_expert_without_a_token_selects_nothing_and_takes_nothing_away() {
     let mmlu = norms(MIXTURE, 2, &[first, second]);
     check(MIXTURE, &checkpoint, &skill, [&race, &mmlu]);
     let run = |require: bool| {
-        Isolate::new(&checkpoint)
-            .skill("math", skill.clone())
-            .general("race", race.clone())
+        Isolator::new(&checkpoint, CalibrationSet::norms("math", skill.clone()))
+            .general(CalibrationSet::norms("race", race.clone()))
             .ks([0.5])
             .require_observed(require)
             .run()
@@ -217,11 +239,63 @@ fn an_expert_without_a_token_selects_nothing_and_takes_nothing_away() {
 fn any_other_parameter_without_a_token_is_an_error() {
     let (_dir, checkpoint) = checkpoint("qwen3_moe", MIXTURE);
     let name = MIXTURE[2].0;
-    let error = Isolate::new(&checkpoint)
-        .skill("math", norms(MIXTURE, 0, &[name]))
-        .general("race", norms(MIXTURE, 1, &[]))
+    let math = CalibrationSet::norms("math", norms(MIXTURE, 0, &[name]));
+    let error = Isolator::new(&checkpoint, math)
+        .general(CalibrationSet::norms("race", norms(MIXTURE, 1, &[])))
         .ks([0.5])
         .run()
         .unwrap_err();
     assert!(error.to_string().contains(name), "{error}");
+}
+
+/// Two heads of two outputs, one norm for both inputs: the best of the four weights of each head, by hand.
+#[test]
+fn each_head_keeps_its_own_best_weights_however_they_are_stored() {
+    // [out, in]: head 0 is rows 0 and 1, head 1 is rows 2 and 3. The third row is small throughout.
+    let weight = [[9f32, 1.0], [8.0, 7.0], [0.1, 0.4], [0.3, 0.2]];
+    let transposed: Vec<f32> = (0..2)
+        .flat_map(|input| weight.map(|row| row[input]))
+        .collect();
+    let stored = [
+        ("llama", "q_proj.weight", [4, 2], weight.concat(), [0, 5]),
+        // Row 0, input 0 is place 0; row 2, input 1 is place 4 + 2.
+        ("gpt2", "h.0.attn.c_attn.weight", [2, 4], transposed, [0, 6]),
+    ];
+    for (model_type, name, shape, values, expected) in stored {
+        let dir = tempfile::tempdir().unwrap();
+        let folder = dir.path().join("model");
+        let bytes: Vec<u8> = values.iter().flat_map(|x| x.to_le_bytes()).collect();
+        let config = serde_json::json!({ "model_type": model_type });
+        save(
+            &folder,
+            &config,
+            [(name, Dtype::F32, shape.to_vec(), bytes.as_slice())],
+        )
+        .unwrap();
+        let checkpoint = Checkpoint::open(&folder).unwrap();
+        let mut norms = ActivationNorms::new(Provenance::default());
+        let site = SiteNorms {
+            weights: vec![name.to_owned()],
+            norms: vec![1.0; 2],
+            tokens: 1,
+        };
+        norms.insert_site("input", site).unwrap();
+        let run = |norms: &ActivationNorms| {
+            Isolator::new(&checkpoint, CalibrationSet::norms("math", norms.clone()))
+                .group(ComparisonGroup::PerHead)
+                .ks([0.25])
+                .run()
+        };
+        assert!(matches!(run(&norms), Err(CoreError::NoHeads(set)) if set == "math"));
+        norms
+            .set_heads(name, HeadRanges::Rows(vec![0..2, 2..4]))
+            .unwrap();
+        // As a file has them.
+        let norms = ActivationNorms::from_bytes(&norms.to_bytes().unwrap()).unwrap();
+        let found = run(&norms).unwrap();
+        let set = &found.sets()[0];
+        assert_eq!(set.skill_count, 2);
+        let ones: Vec<usize> = set.isolated.get(name).unwrap().iter_ones().collect();
+        assert_eq!(ones, expected, "{name}");
+    }
 }

@@ -7,8 +7,8 @@ use std::path::Path;
 use mathneuro_core::checkpoint::{Dtype, save};
 use mathneuro_core::score::{Provenance, SiteNorms};
 use mathneuro_core::{
-    ActivationNorms, Checkpoint, ComparisonGroup, CoreError, EditOptions, Isolate, Operation,
-    ParameterFilter, ScoreRule, edit_checkpoint, load_masks, load_norms, random_control,
+    ActivationNorms, CalibrationSet, Checkpoint, ComparisonGroup, CoreError, EditOptions, Isolator,
+    Operation, ParameterFilter, ScoreRule, edit_checkpoint, load_masks, load_norms, random_control,
     save_masks, save_norms,
 };
 use tempfile::TempDir;
@@ -73,10 +73,13 @@ fn norms(seed: u64) -> ActivationNorms {
     stats
 }
 
-fn isolate(checkpoint: &Checkpoint) -> Isolate<'_> {
-    Isolate::new(checkpoint)
-        .skill("math", norms(10))
-        .general("race", norms(20))
+fn set(name: &str, seed: u64) -> CalibrationSet {
+    CalibrationSet::norms(name, norms(seed))
+}
+
+fn isolate(checkpoint: &Checkpoint) -> Isolator<'_> {
+    Isolator::new(checkpoint, set("math", 10))
+        .general(set("race", 20))
         .ks(KS)
 }
 
@@ -88,27 +91,24 @@ fn isolated_is_skill_without_the_union_of_the_general_sets() {
         ComparisonGroup::PerRow,
         ComparisonGroup::Global,
     ] {
-        let found = isolate(&checkpoint)
-            .general("mmlu", norms(30))
-            .group(group)
-            .keep_sources(true)
-            .run()
-            .unwrap();
-        assert_eq!(found.sets().len(), KS.len());
-        for set in found.sets() {
-            let skill = set.skill.as_ref().unwrap();
-            let general = set.general["race"].or(&set.general["mmlu"]).unwrap();
-            let expected = skill.and_not(&general).unwrap();
+        let run = |isolator: Isolator<'_>| isolator.ks(KS).group(group).run().unwrap();
+        let found = run(isolate(&checkpoint).general(set("mmlu", 30)));
+        let [skill, race, mmlu] = [("math", 10), ("race", 20), ("mmlu", 30)]
+            .map(|(name, seed)| run(Isolator::new(&checkpoint, set(name, seed))));
+        for (index, set) in found.sets().iter().enumerate() {
+            let [skill, race, mmlu] = [&skill, &race, &mmlu].map(|top| &top.sets()[index].isolated);
+            let expected = skill.and_not(&race.or(mmlu).unwrap()).unwrap();
             for (name, _, mask) in expected.iter() {
                 assert_eq!(set.isolated.get(name), Some(mask), "{group} K = {}", set.k);
             }
             assert_eq!(set.skill_count, skill.count());
+            assert_eq!(skill.meta().formula.as_deref(), Some("math"));
             assert_eq!(
                 set.isolated.meta().formula.as_deref(),
                 Some("math - (race | mmlu)")
             );
         }
-        let kept = found.at(0.4).unwrap().skill.as_ref().unwrap();
+        let kept = &skill.at(0.4).unwrap().isolated;
         assert_eq!(kept.count(), 2 * ROWS * COLS * 2 / 5, "{group}");
     }
 }
@@ -116,9 +116,8 @@ fn isolated_is_skill_without_the_union_of_the_general_sets() {
 #[test]
 fn a_skill_that_is_also_general_isolates_nothing() {
     let (_dir, checkpoint) = checkpoint();
-    let found = Isolate::new(&checkpoint)
-        .skill("a", norms(1))
-        .general("b", norms(1))
+    let found = Isolator::new(&checkpoint, set("a", 1))
+        .general(set("b", 1))
         .ks(KS)
         .run();
     assert!(
@@ -213,29 +212,21 @@ fn files_and_edits_follow_from_the_sets() {
 #[test]
 fn what_is_refused() {
     let (dir, checkpoint) = checkpoint();
-    let refused = |builder: Isolate<'_>| builder.run().unwrap_err();
-    let plain = || Isolate::new(&checkpoint);
-    assert!(matches!(
-        refused(plain()),
-        CoreError::Missing { call: "skill", .. }
-    ));
-    assert!(matches!(
-        refused(plain().skill("a", norms(1))),
-        CoreError::Missing {
-            call: "general",
-            ..
-        }
-    ));
-    let both = || plain().skill("a", norms(1)).general("b", norms(2));
-    assert!(matches!(
-        refused(both()),
-        CoreError::Missing { call: "ks", .. }
-    ));
+    let refused = |builder: Isolator<'_>| builder.run().unwrap_err();
+    let plain = || Isolator::new(&checkpoint, set("a", 1));
+    let both = || plain().general(set("b", 2));
+    assert!(matches!(refused(both()), CoreError::NoKs));
     for k in [-0.1, 1.5, f64::NAN] {
-        let error = refused(both().ks([k])).to_string();
-        assert!(error.contains("outside [0, 1]"), "{error}");
+        for error in [
+            refused(both().ks([k])),
+            refused(both().ks([0.1]).general_ks([k])),
+        ] {
+            assert!(error.to_string().contains("outside [0, 1]"), "{error}");
+        }
     }
-    let twice = refused(both().general("a", norms(3)).ks(KS));
+    let one_short = refused(both().ks(KS).general_ks([0.1, 0.2]));
+    assert!(one_short.to_string().contains("2 fractions"), "{one_short}");
+    let twice = refused(both().general(set("a", 3)).ks(KS));
     assert!(matches!(twice, CoreError::DuplicateSet(name) if name == "a"));
 
     let mut unseen = ActivationNorms::new(Provenance::default());
@@ -251,14 +242,14 @@ fn what_is_refused() {
             )
             .unwrap();
     }
-    let error = refused(plain().skill("a", norms(1)).general("b", unseen).ks(KS));
+    let error = refused(plain().general(CalibrationSet::norms("b", unseen)).ks(KS));
     assert!(error.to_string().contains(NAMES[1]), "{error}");
 
     let mut fewer = ActivationNorms::new(Provenance::default());
     fewer
         .insert_site("site.0", norms(2).site("site.0").unwrap().clone())
         .unwrap();
-    let error = refused(plain().skill("a", norms(1)).general("b", fewer).ks(KS));
+    let error = refused(plain().general(CalibrationSet::norms("b", fewer)).ks(KS));
     assert!(
         matches!(&error, CoreError::ParameterMismatch { only_left, .. } if only_left == NAMES[1])
     );
@@ -266,9 +257,8 @@ fn what_is_refused() {
     let mut other = norms(1);
     other.provenance_mut().fingerprint = Some("sha256:0".to_owned());
     let with_other = || {
-        plain()
-            .skill("a", other.clone())
-            .general("b", norms(2))
+        both()
+            .general(CalibrationSet::norms("c", other.clone()))
             .ks(KS)
     };
     assert!(matches!(
@@ -281,9 +271,8 @@ fn what_is_refused() {
     write_checkpoint(&spoiled, Some(f32::NAN));
     let spoiled = Checkpoint::open(&spoiled).unwrap();
     let error = refused(
-        Isolate::new(&spoiled)
-            .skill("a", norms(1))
-            .general("b", norms(2))
+        Isolator::new(&spoiled, set("a", 1))
+            .general(set("b", 2))
             .ks(KS),
     );
     assert!(

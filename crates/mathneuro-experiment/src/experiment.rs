@@ -6,8 +6,8 @@ use anyhow::{Context, Result, bail};
 use mathneuro_core::capture::{CollectOptions, Model, check_texts, collect_norms};
 use mathneuro_core::edit::apply_from;
 use mathneuro_core::{
-    ActivationNorms, Checkpoint, EditOptions, EditReport, Isolate, MaskSet, Operation,
-    ParameterFilter, draw_with_replacement, edit_checkpoint, load_masks, load_norms,
+    ActivationNorms, CalibrationSet, Checkpoint, EditOptions, EditReport, Isolator, MaskSet,
+    Operation, ParameterFilter, draw_with_replacement, edit_checkpoint, load_masks, load_norms,
     random_control, save_masks, save_norms,
 };
 
@@ -149,22 +149,21 @@ impl Experiment<'_> {
         if missing.is_empty() {
             return Ok(());
         }
-        let mut isolate = Isolate::new(&self.measure.checkpoint)
+        let calibration = |set: &TextSet| -> Result<CalibrationSet> {
+            self.interrupt.check()?;
+            Ok(CalibrationSet::norms(&set.name, self.norms(set, repeat)?))
+        };
+        let (skill, general) = sets.split_first().context("no texts of a skill")?;
+        let mut isolator = Isolator::new(&self.measure.checkpoint, calibration(skill)?)
             .ks(missing)
             .filter(self.filter.clone())
             .require_observed(self.args.require_observed);
-        for (index, set) in sets.iter().enumerate() {
-            self.interrupt.check()?;
-            let norms = self.norms(set, repeat)?;
-            isolate = if index == 0 {
-                isolate.skill(&set.name, norms)
-            } else {
-                isolate.general(&set.name, norms)
-            };
+        for set in general {
+            isolator = isolator.general(calibration(set)?);
         }
         self.interrupt.check()?;
         eprintln!("Selecting parameters for {} values of K", self.args.k.len());
-        let isolation = isolate.run()?;
+        let isolation = isolator.run()?;
         for (set, experts) in isolation.unobserved() {
             eprintln!(
                 "  {} experts saw no token of {set} and are in no top set of it, for example {}",
@@ -178,13 +177,13 @@ impl Experiment<'_> {
             let mut isolated = set.isolated;
             isolated.meta_mut().provenance.seed = Some(seed);
             for (source, masks) in [(Source::Isolated, &isolated), (Source::Random, &random)] {
-                let file = mask_file(source, set.k, repeat);
+                let file = mask_file(source, set.k.skill, repeat);
                 save_masks(masks, self.folder.path(&file)?)?;
                 self.folder.seal(&file)?;
             }
             eprintln!(
                 "  K = {:?}: {} isolated of {} in top(skill)",
-                set.k,
+                set.k.skill,
                 isolated.count(),
                 set.skill_count
             );
