@@ -4,18 +4,11 @@
 //! cargo run --release --example evaluate -- --help
 //! ```
 
-use clap::Parser;
-use mathneuro_experiment::{args::Evaluation, evaluate, interrupt::Interrupt};
+use mathneuro_experiment::{cli, error::Result, evaluate, interrupt::Interrupt, spec::Evaluation};
 
-/// Measure a model: accuracies and perplexities with intervals, and every sample
-#[derive(Debug, Parser)]
-#[command(version)]
-struct Args {
-    #[command(flatten)]
-    evaluation: Evaluation,
-}
+const ABOUT: &str = "Measure a model: accuracies and perplexities with intervals, and every sample";
 
-fn main() -> anyhow::Result<()> {
-    let args = Args::parse();
-    evaluate::run(&args.evaluation, &Interrupt::install()?)
+fn main() -> Result<()> {
+    let spec = cli::parse(ABOUT, &Evaluation::default());
+    evaluate::run(&spec, &Interrupt::install()?)
 }

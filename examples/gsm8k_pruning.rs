@@ -4,24 +4,12 @@
 //! cargo run --release --example gsm8k_pruning -- --help
 //! ```
 
-use clap::Parser;
-use mathneuro_core::Operation;
-use mathneuro_experiment::{args::Common, experiment, interrupt::Interrupt};
+use mathneuro_experiment::{cli, error::Result, experiment, interrupt::Interrupt, spec::Spec};
 
-/// Prune isolated parameters and a random control of the same size; GSM8K, RACE, MMLU and perplexity before and after
-#[derive(Debug, Parser)]
-#[command(version)]
-struct Args {
-    #[command(flatten)]
-    common: Common,
-}
+const ABOUT: &str = "Prune isolated parameters and a random control of the same size; GSM8K, RACE, MMLU and perplexity before \
+     and after";
 
-fn main() -> anyhow::Result<()> {
-    let args = Args::parse();
-    experiment::run(
-        "gsm8k_pruning",
-        &args.common,
-        &[Operation::Prune],
-        &Interrupt::install()?,
-    )
+fn main() -> Result<()> {
+    let spec = cli::parse(ABOUT, &Spec::default());
+    experiment::run("gsm8k_pruning", &spec, &Interrupt::install()?)
 }

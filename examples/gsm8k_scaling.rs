@@ -4,33 +4,16 @@
 //! cargo run --release --example gsm8k_scaling -- --help
 //! ```
 
-use clap::Parser;
-use mathneuro_core::Operation;
-use mathneuro_experiment::{args::Common, experiment, interrupt::Interrupt};
+use mathneuro_experiment::{cli, error::Result, experiment, interrupt::Interrupt, spec::Spec};
 
-/// Scale isolated parameters and a random control of the same size; GSM8K, RACE, MMLU and perplexity before and after
-#[derive(Debug, Parser)]
-#[command(version)]
-struct Args {
-    #[command(flatten)]
-    common: Common,
+const ABOUT: &str = "Scale isolated parameters and a random control of the same size, by 1.1 unless --factor says otherwise; \
+     GSM8K, RACE, MMLU and perplexity before and after";
 
-    /// Factors that the parameters are multiplied by
-    #[arg(long, value_delimiter = ',', value_name = "FACTOR,...", allow_negative_numbers = true, default_values_t = [1.1f32])]
-    factor: Vec<f32>,
-}
-
-fn main() -> anyhow::Result<()> {
-    let args = Args::parse();
-    let operations: Vec<Operation> = args
-        .factor
-        .iter()
-        .map(|&factor| Operation::Scale(factor))
-        .collect();
-    experiment::run(
-        "gsm8k_scaling",
-        &args.common,
-        &operations,
-        &Interrupt::install()?,
-    )
+fn main() -> Result<()> {
+    let base = Spec {
+        factor: vec![1.1],
+        ..Spec::default()
+    };
+    let spec = cli::parse(ABOUT, &base);
+    experiment::run("gsm8k_scaling", &spec, &Interrupt::install()?)
 }

@@ -148,14 +148,14 @@ def ours(model, tasks, folder, dtype, batch, threads, program=PROGRAM):
     A second run into the same folder would go on from the first, so the folder must be new.
     """
     folder.mkdir(parents=True)
-    command = [program, "--model", model, "--questions", 0, "--dtype", dtype, "--out", folder / "run"]
+    command = [program, "--model", model, "--limit", 0, "--dtype", dtype, "--output-path", folder / "run"]
     if batch:
-        command += ["--batch", batch]
+        command += ["--batch-size", batch]
     for task, (rows, shots) in tasks.items():
         files = [items.write(folder / f"{task}.jsonl", rows)]
         if shots:
             files.append(items.write(folder / f"{task}.shots.jsonl", shots))
-        command += ["--task", f"{task}={','.join(map(str, files))}"]
+        command += ["--tasks", f"{task}={','.join(map(str, files))}"]
     env = {"OMP_NUM_THREADS": str(threads), "RAYON_NUM_THREADS": str(threads)}
     took = timed(command, folder / "log.txt", env)
     results = json.loads((folder / "run/evaluate.json").read_text(encoding="utf-8"))

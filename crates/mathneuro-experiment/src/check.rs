@@ -1,31 +1,30 @@
 //! What can be told of the input before the output folder is taken and anything is computed.
 
-use anyhow::{Result, bail};
-use mathneuro_core::{Checkpoint, Operation, ParameterFilter};
+use crate::error::{Result, bail};
+use mathneuro_core::{Checkpoint, ParameterFilter};
 
-use crate::args::{Common, Evaluation};
+use crate::spec::{Evaluation, Spec};
 
 /// The numbers among the arguments.
 ///
 /// # Errors
 /// One that is out of range or given twice.
-pub fn numbers(args: &Common, operations: &[Operation]) -> Result<()> {
+pub fn numbers(args: &Spec) -> Result<()> {
     fractions(&args.k)?;
-    for (index, operation) in operations.iter().enumerate() {
-        let Operation::Scale(factor) = operation else {
-            continue;
-        };
+    for (index, factor) in args.factor.iter().enumerate() {
         if !factor.is_finite() {
-            bail!("factor {factor} is not a finite number");
+            bail!("--factor {factor} is not a finite number");
         }
-        if operations[..index].contains(operation) {
-            bail!("factor {factor} is given twice");
+        if args.factor[..index].contains(factor) {
+            bail!("--factor {factor} is given twice");
         }
     }
+    given("--skill", !args.skill.as_os_str().is_empty())?;
+    given("--general", !args.general.is_empty())?;
     not_zero(&[
-        ("--texts", args.texts),
+        ("--num-calibration-samples", args.num_calibration_samples),
         ("--max-length", args.max_length.unwrap_or(1)),
-        ("--repeats", usize::from(args.repeats > 0)),
+        ("--num-seeds", usize::from(args.num_seeds > 0)),
     ])?;
     sizes(&args.evaluation)
 }
@@ -37,24 +36,41 @@ pub fn numbers(args: &Common, operations: &[Operation]) -> Result<()> {
 pub fn fractions(ks: &[f64]) -> Result<()> {
     for (index, &k) in ks.iter().enumerate() {
         if !(0.0..=1.0).contains(&k) {
-            bail!("K = {k:?} is outside [0, 1]");
+            bail!("K = {k:?} is outside [0, 1]; --k takes fractions");
         }
         if ks[..index].contains(&k) {
-            bail!("K = {k:?} is given twice");
+            bail!("--k: K = {k:?} is given twice");
         }
     }
     Ok(())
 }
 
-/// The sizes of an evaluation.
+/// The settings of an evaluation.
 ///
 /// # Errors
-/// One that is 0.
+/// One that is missing, is 0, or needs another one.
 pub fn sizes(args: &Evaluation) -> Result<()> {
+    given("--model", !args.model.as_os_str().is_empty())?;
+    given("--output-path", !args.output_path.as_os_str().is_empty())?;
+    if args.temperature.is_none() && (args.top_k, args.top_p) != (0, 1.0) {
+        bail!("--top-k and --top-p choose among draws; give --temperature with them");
+    }
+    if args.fewshot_as_multiturn && !args.apply_chat_template {
+        bail!(
+            "--fewshot-as-multiturn makes turns of a conversation; give --apply-chat-template with it"
+        );
+    }
     not_zero(&[
-        ("--batch", args.batch.unwrap_or(1)),
-        ("--max-new-tokens", args.max_new_tokens),
+        ("--batch-size", args.batch_size.unwrap_or(1)),
+        ("--max-gen-toks", args.max_gen_toks),
     ])
+}
+
+fn given(flag: &str, given: bool) -> Result<()> {
+    match given {
+        true => Ok(()),
+        false => bail!("{flag} is missing"),
+    }
 }
 
 fn not_zero(values: &[(&str, usize)]) -> Result<()> {
@@ -68,7 +84,7 @@ fn not_zero(values: &[(&str, usize)]) -> Result<()> {
 ///
 /// # Errors
 /// A glob that is not well formed or matches nothing, or globs that leave nothing.
-pub fn filter(args: &Common, weights: &[&str]) -> Result<ParameterFilter> {
+pub fn filter(args: &Spec, weights: &[&str]) -> Result<ParameterFilter> {
     let mut filter = ParameterFilter::all();
     for glob in &args.include {
         filter = filter.include(glob)?;

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::path::Path;
 
-use anyhow::{Context, Result, bail};
+use crate::error::{Context, Result, bail};
 use mathneuro_core::eval::{paired, paired_scores};
 use serde_json::Value;
 
@@ -72,16 +72,16 @@ pub fn table(first: &Path, second: &Path, seed: u64) -> Result<String> {
         );
     }
     if alone > 0 {
-        writeln!(
+        let _ = writeln!(
             text,
             "\n{alone} items are in one file only and were left out."
-        )?;
+        );
     }
     if reworded > 0 {
-        writeln!(
+        let _ = writeln!(
             text,
             "\n{reworded} items were asked with another prompt in each run."
-        )?;
+        );
     }
     Ok(text)
 }
@@ -97,11 +97,11 @@ fn row(text: &mut String, metric: &str, both: &[(u64, &Answer, &Answer)], seed: 
         .any(|score| *score != 0.0 && *score != 1.0)
     {
         let found = paired_scores(&left, &right, seed)?;
-        writeln!(
+        let _ = writeln!(
             text,
             "| {metric} | {n} | {a:.4} | {b:.4} | {:+.4} | [{:+.4}, {:+.4}] | | | |",
             found.value, found.low, found.high
-        )?;
+        );
         return Ok(());
     }
     let bits = |scores: &[f64]| {
@@ -117,7 +117,7 @@ fn row(text: &mut String, metric: &str, both: &[(u64, &Answer, &Answer)], seed: 
             .filter(|(x, y)| **x == a && **y == b)
             .count()
     };
-    writeln!(
+    let _ = writeln!(
         text,
         "| {metric} | {n} | {:.1} % | {:.1} % | {:+.1} | [{:+.1}, {:+.1}] | {} | {} | {:.4} |",
         100.0 * a,
@@ -128,7 +128,7 @@ fn row(text: &mut String, metric: &str, both: &[(u64, &Answer, &Answer)], seed: 
         only(1.0, 0.0),
         only(0.0, 1.0),
         found.p_value
-    )?;
+    );
     Ok(())
 }
 

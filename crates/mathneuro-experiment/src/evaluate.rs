@@ -1,8 +1,7 @@
 //! The tasks on a model as it is.
 
-use anyhow::Result;
+use crate::error::Result;
 
-use crate::args::Evaluation;
 use crate::check;
 use crate::experiment::Row;
 use crate::folder::RunFolder;
@@ -11,6 +10,7 @@ use crate::interrupt::Interrupt;
 use crate::measure::Measure;
 use crate::report;
 use crate::sources::Sources;
+use crate::spec::{Evaluation, to_toml};
 use crate::variant::Variant;
 
 const TITLE: &str = "evaluate";
@@ -26,13 +26,14 @@ pub fn run(args: &Evaluation, interrupt: &Interrupt) -> Result<()> {
     let measure = Measure::read(&args, interrupt)?;
     let model = measure.load(&exact.model)?;
     let settings = inputs::evaluation(&args, &exact, &measure.checkpoint, &measure.suite)?;
-    let folder = RunFolder::claim(&args.out, &settings)?;
+    let folder = RunFolder::open_or_create(&args.output_path, &settings)?;
+    folder.write(&format!("{TITLE}.toml"), &to_toml(&exact)?)?;
     let variant = Variant::Unedited;
     let known = measure.known(&folder, &variant.id())?;
     let scores = measure.scores(&model, &folder, &variant.id(), known);
-    let scores = interrupt.explain(scores, &args.out)?;
+    let scores = interrupt.explain(scores, &args.output_path)?;
     let document = report::evaluation(TITLE, &args, &settings, &measure, &scores)?;
-    folder.finish(&format!("{TITLE}.json"), &document)?;
+    folder.write_json(&format!("{TITLE}.json"), &document)?;
     let row = Row {
         variant,
         edit: None,

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use anyhow::{Context, Result, bail};
+use crate::error::{Context, Result, bail};
 use mathneuro_core::capture::{CollectOptions, Model, check_texts, collect_norms};
 use mathneuro_core::edit::apply_from;
 use mathneuro_core::{
@@ -11,7 +11,6 @@ use mathneuro_core::{
     random_control, save_masks, save_norms,
 };
 
-use crate::args::Common;
 use crate::check;
 use crate::folder::{RunFolder, Settings};
 use crate::inputs;
@@ -22,6 +21,7 @@ use crate::plot;
 use crate::progress;
 use crate::report;
 use crate::sources::Sources;
+use crate::spec::{Spec, to_toml};
 use crate::texts::TextSet;
 use crate::variant::{Source, Variant, mask_id, plan};
 
@@ -30,13 +30,8 @@ use crate::variant::{Source, Variant, mask_id, plan};
 /// # Errors
 /// Bad arguments or data, a model that cannot be loaded, a full disk, or Ctrl-C; finished parts stay in the output
 /// folder and a second run goes on from them.
-pub fn run(
-    title: &str,
-    args: &Common,
-    operations: &[Operation],
-    interrupt: &Interrupt,
-) -> Result<()> {
-    check::numbers(args, operations)?;
+pub fn run(title: &str, args: &Spec, interrupt: &Interrupt) -> Result<()> {
+    check::numbers(args)?;
     // From here on `args` names local files, and `exact` what they are.
     let (paths, exact) = Sources::new(interrupt).experiment(args)?;
     let args = &paths;
@@ -50,7 +45,7 @@ pub fn run(
     let filter = check::filter(args, &linears)?;
     for (set, repeat) in sets
         .iter()
-        .flat_map(|set| (0..args.repeats).map(move |r| (set, r)))
+        .flat_map(|set| (0..args.num_seeds).map(move |r| (set, r)))
     {
         let (drawn, options) = drawn(args, set, repeat);
         check_texts(&model, &measure.tokenizer, drawn, &options)
@@ -59,7 +54,8 @@ pub fn run(
     let settings = inputs::experiment(args, &exact, &measure.checkpoint, &measure.suite)?;
 
     // Only now: bad input leaves no folder behind.
-    let folder = RunFolder::claim(&args.evaluation.out, &settings)?;
+    let folder = RunFolder::open_or_create(&args.evaluation.output_path, &settings)?;
+    folder.write(&format!("{title}.toml"), &to_toml(&exact)?)?;
     let mut experiment = Experiment {
         args,
         measure: &measure,
@@ -71,10 +67,10 @@ pub fn run(
     let finished = experiment.rows(
         title,
         &sets,
-        &plan(&args.k, args.repeats, operations),
+        &plan(&args.k, args.num_seeds, &args.operations()),
         &settings,
     );
-    let finished = interrupt.explain(finished, &args.evaluation.out)?;
+    let finished = interrupt.explain(finished, &args.evaluation.output_path)?;
     let table = report::table(&measure.suite, &finished);
     experiment.folder.write(&format!("{title}.md"), &table)?;
     plot::draw(
@@ -99,7 +95,7 @@ pub struct Row {
 }
 
 struct Experiment<'a> {
-    args: &'a Common,
+    args: &'a Spec,
     measure: &'a Measure<'a>,
     model: Model,
     filter: ParameterFilter,
@@ -116,7 +112,7 @@ impl Experiment<'_> {
         rows: &[Variant],
         settings: &Settings,
     ) -> Result<Vec<Row>> {
-        for repeat in 0..self.args.repeats {
+        for repeat in 0..self.args.num_seeds {
             self.make_masks(sets, repeat)?;
         }
         let mut finished = Vec::new();
@@ -125,7 +121,8 @@ impl Experiment<'_> {
             eprintln!("Row {} of {}: {}", index + 1, rows.len(), variant.id());
             finished.push(self.row(variant)?);
             let document = report::document(title, self.args, settings, self.measure, &finished)?;
-            self.folder.finish(&format!("{title}.json"), &document)?;
+            self.folder
+                .write_json(&format!("{title}.json"), &document)?;
         }
         Ok(finished)
     }
@@ -134,14 +131,16 @@ impl Experiment<'_> {
     fn make_masks(&self, sets: &[TextSet], repeat: u64) -> Result<()> {
         // Norms that are not needed again are still what people read.
         for set in sets {
-            self.folder.sealed(&norms_file(set, repeat))?;
+            self.folder.verified(&norms_file(set, repeat))?;
         }
         let mut missing = Vec::new();
         for &k in &self.args.k {
-            let random = self.folder.sealed(&mask_file(Source::Random, k, repeat))?;
+            let random = self
+                .folder
+                .verified(&mask_file(Source::Random, k, repeat))?;
             let isolated = self
                 .folder
-                .sealed(&mask_file(Source::Isolated, k, repeat))?;
+                .verified(&mask_file(Source::Isolated, k, repeat))?;
             if random.is_none() || isolated.is_none() {
                 missing.push(k);
             }
@@ -179,7 +178,7 @@ impl Experiment<'_> {
             for (source, masks) in [(Source::Isolated, &isolated), (Source::Random, &random)] {
                 let file = mask_file(source, set.k.skill, repeat);
                 save_masks(masks, self.folder.path(&file)?)?;
-                self.folder.seal(&file)?;
+                self.folder.record_checksum(&file)?;
             }
             eprintln!(
                 "  K = {:?}: {} isolated of {} in top(skill)",
@@ -193,11 +192,14 @@ impl Experiment<'_> {
 
     fn norms(&self, set: &TextSet, repeat: u64) -> Result<ActivationNorms> {
         let file = norms_file(set, repeat);
-        if let Some(path) = self.folder.sealed(&file)? {
+        if let Some(path) = self.folder.verified(&file)? {
             return Ok(load_norms(&path)?);
         }
         let path = self.folder.path(&file)?;
-        let bar = progress::bar(&format!("Norms of {}", set.name), self.args.texts as u64);
+        let bar = progress::bar(
+            &format!("Norms of {}", set.name),
+            self.args.num_calibration_samples as u64,
+        );
         let (texts, options) = drawn(self.args, set, repeat);
         let progress = |done: usize, _total| {
             bar.set_position(done as u64);
@@ -217,7 +219,7 @@ impl Experiment<'_> {
         meta.data = Some(set.path.display().to_string());
         meta.seed = Some(seed(self.args, repeat));
         save_norms(&norms, path)?;
-        self.folder.seal(&file)?;
+        self.folder.record_checksum(&file)?;
         Ok(norms)
     }
 
@@ -226,18 +228,18 @@ impl Experiment<'_> {
         let id = variant.id();
         let edit_file = format!("rows/{id}/edit.json");
         let modules_file = format!("rows/{id}/modules.json");
-        let mut edit: Option<EditReport> = self.folder.finished(&edit_file)?;
-        let mut modules = self.folder.finished(&modules_file)?;
+        let mut edit: Option<EditReport> = self.folder.read_json(&edit_file)?;
+        let mut modules = self.folder.read_json(&modules_file)?;
         let mut scores = self.measure.known(&self.folder, &id)?;
         let edited = edit.is_some() && modules.is_some();
         if !self.measure.complete(&scores) || !(edited || *variant == Variant::Unedited) {
             let masks = self.masks(variant)?;
             if let (Some(masks), Variant::Edited { operation, .. }) = (&masks, variant) {
                 let report = self.edit_in_memory(masks, operation)?;
-                self.folder.finish(&edit_file, &report)?;
+                self.folder.write_json(&edit_file, &report)?;
                 edit = Some(report);
                 let counts = modules::count(&self.model, masks)?;
-                self.folder.finish(&modules_file, &counts)?;
+                self.folder.write_json(&modules_file, &counts)?;
                 modules = Some(counts);
             }
             scores = self
@@ -264,7 +266,7 @@ impl Experiment<'_> {
             return Ok(None);
         };
         let file = mask_file(*source, *k, *repeat);
-        let path = self.folder.sealed(&file)?;
+        let path = self.folder.verified(&file)?;
         let path = path.with_context(|| format!("{file} was removed while the run worked"))?;
         Ok(Some(load_masks(&path)?))
     }
@@ -303,15 +305,17 @@ impl Experiment<'_> {
             let again = || format!("delete {} to have it written again", target.display());
             let there = Checkpoint::open(&target).with_context(again)?;
             let found = there.fingerprint()?;
-            let written: Option<String> = self.folder.finished(&note)?;
+            let written: Option<String> = self.folder.read_json(&note)?;
             return match written {
                 Some(written) if written == found => Ok(()),
                 Some(_) => bail!("its weights are not those that this run wrote; {}", again()),
                 // The run was stopped before it could note them.
-                None => self.folder.finish(&note, &found),
+                None => self.folder.write_json(&note, &found),
             };
         }
-        let masks = self.masks(variant)?.context("an edited row has masks")?;
+        let masks = self
+            .masks(variant)?
+            .with_context(|| "an edited row has masks")?;
         edit_checkpoint(
             &self.measure.checkpoint,
             &masks,
@@ -321,18 +325,22 @@ impl Experiment<'_> {
         )?;
         eprintln!("  edited checkpoint: {}", target.display());
         let written = Checkpoint::open(&target)?;
-        self.folder.finish(&note, &written.fingerprint()?)
+        self.folder.write_json(&note, &written.fingerprint()?)
     }
 }
 
 /// The seed of a repeat's draws.
-fn seed(args: &Common, repeat: u64) -> u64 {
+fn seed(args: &Spec, repeat: u64) -> u64 {
     args.evaluation.seed.wrapping_add(repeat)
 }
 
 /// The texts of a set that a repeat calibrates on, and how.
-fn drawn<'t>(args: &Common, set: &'t TextSet, repeat: u64) -> (Vec<&'t str>, CollectOptions) {
-    let drawn = draw_with_replacement(set.texts.len(), args.texts, seed(args, repeat));
+fn drawn<'t>(args: &Spec, set: &'t TextSet, repeat: u64) -> (Vec<&'t str>, CollectOptions) {
+    let drawn = draw_with_replacement(
+        set.texts.len(),
+        args.num_calibration_samples,
+        seed(args, repeat),
+    );
     let texts = drawn.iter().map(|&index| set.texts[index].as_str());
     let options = CollectOptions::default().with_max_length(args.max_length);
     (texts.collect(), options)

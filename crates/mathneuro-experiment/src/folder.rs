@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fs::{self, File, TryLockError};
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, Result, bail};
+use crate::error::{Context, ExperimentError, Result, bail};
 use mathneuro_core::checkpoint::{half_written, write_atomic};
 use serde::{Serialize, de::DeserializeOwned};
 use serde_json::Value;
@@ -13,7 +13,7 @@ use crate::hash::sha256;
 
 const SETTINGS: &str = "run.json";
 const LOCK: &str = "run.lock";
-const SEALS: &str = "sha256.json";
+const CHECKSUMS: &str = "sha256.json";
 
 /// Settings that decide every number in the folder, by name.
 pub type Settings = BTreeMap<String, Value>;
@@ -34,11 +34,11 @@ struct Lock {
 }
 
 impl RunFolder {
-    /// Takes a folder for these settings: a new or empty one, or one that was begun with the same settings.
+    /// Opens or creates the folder of these settings: a new or empty one, or one that was begun with the same settings.
     ///
     /// # Errors
     /// The folder holds something else, or a run with other settings; the message lists the differences.
-    pub fn claim(root: &Path, settings: &Settings) -> Result<Self> {
+    pub fn open_or_create(root: &Path, settings: &Settings) -> Result<Self> {
         let file = root.join(SETTINGS);
         if !file.exists() && root.exists() {
             refuse_others(root)?;
@@ -53,18 +53,17 @@ impl RunFolder {
         if file.exists() {
             let found: Settings = read_json(&file).with_context(|| {
                 format!(
-                    "{} says what the folder was made from; without it nothing in {} can be gone on from: choose another --out",
+                    "{} says what the folder was made from; without it nothing in {} can be resumed: choose another --output-path",
                     file.display(),
                     root.display()
                 )
             })?;
             let differences = differences(&found, settings);
             if !differences.is_empty() {
-                bail!(
-                    "{} holds a run with other settings; choose another --out or the same settings\n  {}",
-                    root.display(),
-                    differences.join("\n  ")
-                );
+                return Err(ExperimentError::SettingsMismatch {
+                    folder: root.to_owned(),
+                    differences: differences.join("\n  "),
+                });
             }
         } else {
             write_json(&file, settings)?;
@@ -97,35 +96,36 @@ impl RunFolder {
         Ok(write_atomic(path, |out| out.write_all(text.as_bytes()))?)
     }
 
-    /// Notes what a file holds that is finished. What was not sealed, or is not what was sealed, is not used again.
+    /// Records the checksum of a finished file. A file without a checksum, or with another one, is not used again.
     ///
     /// # Errors
-    /// The file cannot be read, or the note not be written.
-    pub fn seal(&self, relative: &str) -> Result<()> {
-        let mut seals: BTreeMap<String, String> = self.finished(SEALS)?.unwrap_or_default();
-        seals.insert(relative.to_owned(), sha256(&self.root.join(relative))?);
-        self.finish(SEALS, &seals)
+    /// The file cannot be read, or its checksum not be recorded.
+    pub fn record_checksum(&self, relative: &str) -> Result<()> {
+        let mut checksums: BTreeMap<String, String> =
+            self.read_json(CHECKSUMS)?.unwrap_or_default();
+        checksums.insert(relative.to_owned(), sha256(&self.root.join(relative))?);
+        self.write_json(CHECKSUMS, &checksums)
     }
 
-    /// The path of a file that was sealed and is there as it was, or `None` when it has to be made.
+    /// The path of a file that has the checksum recorded of it, or `None` when it has to be made.
     ///
     /// # Errors
-    /// The file is another than the one that was sealed.
-    pub fn sealed(&self, relative: &str) -> Result<Option<PathBuf>> {
+    /// The file has another checksum.
+    pub fn verified(&self, relative: &str) -> Result<Option<PathBuf>> {
         let Some(path) = self.existing(relative)? else {
             return Ok(None);
         };
-        let seals: BTreeMap<String, String> = self.finished(SEALS)?.unwrap_or_default();
-        let Some(sealed) = seals.get(relative) else {
+        let checksums: BTreeMap<String, String> = self.read_json(CHECKSUMS)?.unwrap_or_default();
+        let Some(written) = checksums.get(relative) else {
             return Ok(None);
         };
         let found = sha256(&path)?;
-        if found != *sealed {
-            bail!(
-                "{} is not what this run wrote: its SHA-256 is {found}, that of the file written was {sealed}; \
-                 delete it to have it computed again",
-                path.display()
-            );
+        if found != *written {
+            return Err(ExperimentError::ChecksumMismatch {
+                path,
+                found,
+                written: written.clone(),
+            });
         }
         Ok(Some(path))
     }
@@ -146,9 +146,9 @@ impl RunFolder {
     ///
     /// # Errors
     /// The file is there but cannot be read.
-    pub fn finished<T: DeserializeOwned>(&self, relative: &str) -> Result<Option<T>> {
+    pub fn read_json<T: DeserializeOwned>(&self, relative: &str) -> Result<Option<T>> {
         self.existing(relative)?
-            .map(|path| finished_part(&path))
+            .map(|path| read_part(&path))
             .transpose()
     }
 
@@ -156,7 +156,7 @@ impl RunFolder {
     ///
     /// # Errors
     /// The file cannot be written.
-    pub fn finish<T: Serialize>(&self, relative: &str, value: &T) -> Result<()> {
+    pub fn write_json<T: Serialize>(&self, relative: &str, value: &T) -> Result<()> {
         write_json(&self.path(relative)?, value)
     }
 }
@@ -168,11 +168,10 @@ fn refuse_others(root: &Path) -> Result<()> {
     for entry in entries {
         let name = entry?.file_name();
         if name != LOCK && name != SETTINGS && half_written(&name) != Some(SETTINGS) {
-            bail!(
-                "output folder {} holds something else (for example {}); choose a new or empty folder",
-                root.display(),
-                name.to_string_lossy()
-            );
+            return Err(ExperimentError::FolderNotEmpty {
+                folder: root.to_owned(),
+                example: name.to_string_lossy().into_owned(),
+            });
         }
     }
     Ok(())
@@ -204,10 +203,7 @@ fn lock(root: &Path) -> Result<Lock> {
     let path = root.join(LOCK);
     let file = File::create(&path).with_context(|| format!("cannot write {}", path.display()))?;
     match file.try_lock() {
-        Err(TryLockError::WouldBlock) => bail!(
-            "another run is working in {}; wait for it, or choose another --out",
-            root.display()
-        ),
+        Err(TryLockError::WouldBlock) => Err(ExperimentError::FolderLocked(root.to_owned())),
         // Some network file systems have no locks; working without one is better than not at all.
         Err(TryLockError::Error(_)) => Ok(Lock { file, alone: false }),
         Ok(()) => Ok(Lock { file, alone: true }),
@@ -240,7 +236,7 @@ fn content(value: &Value) -> Value {
     }
 }
 
-fn finished_part<T: DeserializeOwned>(path: &Path) -> Result<T> {
+fn read_part<T: DeserializeOwned>(path: &Path) -> Result<T> {
     read_json(path).with_context(|| {
         format!(
             "{} is damaged; delete it to have it computed again",
@@ -276,21 +272,21 @@ mod tests {
     fn a_second_start_finds_what_was_finished() {
         let dir = tempfile::tempdir().unwrap();
         let root = dir.path().join("out");
-        let folder = RunFolder::claim(&root, &settings(1)).unwrap();
-        assert_eq!(folder.finished::<u32>("rows/a.json").unwrap(), None);
-        folder.finish("rows/a.json", &7u32).unwrap();
-        let second = RunFolder::claim(&root, &settings(1)).unwrap_err();
+        let folder = RunFolder::open_or_create(&root, &settings(1)).unwrap();
+        assert_eq!(folder.read_json::<u32>("rows/a.json").unwrap(), None);
+        folder.write_json("rows/a.json", &7u32).unwrap();
+        let second = RunFolder::open_or_create(&root, &settings(1)).unwrap_err();
         assert!(second.to_string().contains("another run"), "{second}");
         drop(folder);
-        let again = RunFolder::claim(&root, &settings(1)).unwrap();
-        assert_eq!(again.finished::<u32>("rows/a.json").unwrap(), Some(7));
+        let again = RunFolder::open_or_create(&root, &settings(1)).unwrap();
+        assert_eq!(again.read_json::<u32>("rows/a.json").unwrap(), Some(7));
     }
 
     #[test]
     fn other_settings_are_refused_and_listed() {
         let dir = tempfile::tempdir().unwrap();
-        RunFolder::claim(dir.path(), &settings(1)).unwrap();
-        let message = RunFolder::claim(dir.path(), &settings(2))
+        RunFolder::open_or_create(dir.path(), &settings(1)).unwrap();
+        let message = RunFolder::open_or_create(dir.path(), &settings(2))
             .unwrap_err()
             .to_string();
         assert!(message.contains("seed: there 1, now 2"), "{message}");
@@ -304,9 +300,9 @@ mod tests {
             let file = serde_json::json!({ "path": path, "name": "a.jsonl", "sha256": sha256 });
             Settings::from([("general".to_owned(), Value::from(vec![file]))])
         };
-        RunFolder::claim(dir.path(), &file("a.jsonl", "1234")).unwrap();
-        RunFolder::claim(dir.path(), &file("./a.jsonl", "1234")).unwrap();
-        let error = RunFolder::claim(dir.path(), &file("a.jsonl", "5678"));
+        RunFolder::open_or_create(dir.path(), &file("a.jsonl", "1234")).unwrap();
+        RunFolder::open_or_create(dir.path(), &file("./a.jsonl", "1234")).unwrap();
+        let error = RunFolder::open_or_create(dir.path(), &file("a.jsonl", "5678"));
         let message = error.unwrap_err().to_string();
         assert!(
             message.contains("a.jsonl") && message.contains("1234") && message.contains("5678"),
@@ -318,7 +314,7 @@ mod tests {
     fn a_folder_with_something_else_is_left_alone() {
         let dir = tempfile::tempdir().unwrap();
         fs::write(dir.path().join("thesis.tex"), "x").unwrap();
-        let message = RunFolder::claim(dir.path(), &settings(1))
+        let message = RunFolder::open_or_create(dir.path(), &settings(1))
             .unwrap_err()
             .to_string();
         assert!(message.contains("thesis.tex"), "{message}");
@@ -331,7 +327,7 @@ mod tests {
         let left = dir.path().join(".run.json.Ab3xYz.tmp");
         fs::write(&left, "{").unwrap();
         fs::write(dir.path().join("run.lock"), "").unwrap();
-        let folder = RunFolder::claim(dir.path(), &settings(1)).unwrap();
+        let folder = RunFolder::open_or_create(dir.path(), &settings(1)).unwrap();
         assert!(!left.exists());
         let (masks, stage, own) = (
             folder.path("masks/.a.safetensors.Ab3xYz.tmp").unwrap(),
@@ -342,37 +338,37 @@ mod tests {
             fs::write(file, "").unwrap();
         }
         drop(folder);
-        RunFolder::claim(dir.path(), &settings(1)).unwrap();
+        RunFolder::open_or_create(dir.path(), &settings(1)).unwrap();
         assert!(!masks.exists() && !stage.parent().unwrap().exists());
         assert!(own.exists(), "not ours");
     }
 
     #[test]
-    fn a_sealed_file_is_used_as_long_as_it_is_the_same() {
+    fn a_file_with_its_checksum_is_used_as_long_as_it_is_the_same() {
         let dir = tempfile::tempdir().unwrap();
-        let folder = RunFolder::claim(dir.path(), &settings(1)).unwrap();
+        let folder = RunFolder::open_or_create(dir.path(), &settings(1)).unwrap();
         let (a, b) = ("masks/a", "masks/b");
         for name in [a, b] {
             fs::write(folder.path(name).unwrap(), name).unwrap();
         }
-        assert_eq!(folder.sealed(a).unwrap(), None, "not finished");
-        folder.seal(a).unwrap();
-        folder.seal(b).unwrap();
-        assert_eq!(folder.sealed(a).unwrap(), Some(dir.path().join(a)));
+        assert_eq!(folder.verified(a).unwrap(), None, "not finished");
+        folder.record_checksum(a).unwrap();
+        folder.record_checksum(b).unwrap();
+        assert_eq!(folder.verified(a).unwrap(), Some(dir.path().join(a)));
         fs::copy(dir.path().join(b), dir.path().join(a)).unwrap();
-        let message = folder.sealed(a).unwrap_err().to_string();
+        let message = folder.verified(a).unwrap_err().to_string();
         assert!(message.contains("is not what this run wrote"), "{message}");
         fs::remove_file(dir.path().join(a)).unwrap();
-        assert_eq!(folder.sealed(a).unwrap(), None);
+        assert_eq!(folder.verified(a).unwrap(), None);
     }
 
     #[test]
     fn a_damaged_part_is_named() {
         let dir = tempfile::tempdir().unwrap();
-        let folder = RunFolder::claim(dir.path(), &settings(1)).unwrap();
+        let folder = RunFolder::open_or_create(dir.path(), &settings(1)).unwrap();
         fs::write(folder.path("rows/a.json").unwrap(), "{").unwrap();
         let message = folder
-            .finished::<u32>("rows/a.json")
+            .read_json::<u32>("rows/a.json")
             .unwrap_err()
             .to_string();
         assert!(message.contains("a.json is damaged"), "{message}");

@@ -4,7 +4,7 @@ use std::fs;
 use std::io::Read;
 use std::path::Path;
 
-use anyhow::{Context, Result};
+use crate::error::{Context, Result};
 use sha2::{Digest, Sha256};
 
 /// The SHA-256 of a file, in hexadecimal digits.

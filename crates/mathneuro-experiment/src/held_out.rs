@@ -4,8 +4,8 @@
 use std::collections::HashSet;
 use std::path::Path;
 
+use crate::error::{ExperimentError, Result};
 use aho_corasick::AhoCorasick;
-use anyhow::Result;
 use mathneuro_core::eval::{Row, calibration_text, read_rows};
 
 /// Letters of a question or answer from which on it is looked for inside of texts. Shorter ones may stand there by chance.
@@ -47,7 +47,8 @@ impl HeldOut {
     /// The file cannot be read, or lacks the column.
     pub fn rest(&self, path: &Path, column: Option<&str>) -> Result<(Vec<String>, usize)> {
         let rows = read_rows(path)?;
-        let long = AhoCorasick::new(&self.long)?;
+        let long = AhoCorasick::new(&self.long)
+            .map_err(|error| ExperimentError::Invalid(error.to_string()))?;
         let mut texts = Vec::new();
         for row in &rows {
             let text = calibration_text(row, column)?;

@@ -3,13 +3,13 @@
 
 use std::path::{Path, PathBuf};
 
-use anyhow::Result;
+use crate::error::Result;
 use mathneuro_core::Checkpoint;
 use serde_json::{Map, Value, json};
 
-use crate::args::{Common, Evaluation, further_task};
 use crate::folder::Settings;
 use crate::hash::sha256;
+use crate::spec::{Evaluation, Spec, further_task};
 use crate::suite::Suite;
 
 /// The files beside the weights that decide what a model makes of a text.
@@ -44,15 +44,15 @@ pub fn evaluation(
         ("mmlu", optional(&args.mmlu, &exact.mmlu)?),
         ("perplexity", list(&args.perplexity, &exact.perplexity)?),
         ("task_versions", json!(suite.versions())),
-        ("questions", json!(args.questions)),
-        ("max_new_tokens", json!(args.max_new_tokens)),
+        ("questions", json!(args.limit)),
+        ("max_new_tokens", json!(args.max_gen_toks)),
         ("seed", json!(args.seed)),
         ("dtype", json!(format!("{:?}", args.dtype).to_lowercase())),
         ("device", json!(args.device)),
     ]);
     // Only what is asked for: folders of runs without these stay usable when there are more such options.
     let further = [
-        ("task", !args.task.is_empty(), tasks(args, exact)?),
+        ("task", !args.tasks.is_empty(), tasks(args, exact)?),
         ("apply_chat_template", args.apply_chat_template, json!(true)),
         (
             "system_prompt",
@@ -81,8 +81,8 @@ pub fn evaluation(
 /// # Errors
 /// A file cannot be read.
 pub fn experiment(
-    args: &Common,
-    exact: &Common,
+    args: &Spec,
+    exact: &Spec,
     checkpoint: &Checkpoint,
     suite: &Suite,
 ) -> Result<Settings> {
@@ -91,7 +91,7 @@ pub fn experiment(
         ("skill", identity(&args.skill, &exact.skill)?),
         ("general", list(&args.general, &exact.general)?),
         ("text_column", json!(args.text_column)),
-        ("texts", json!(args.texts)),
+        ("texts", json!(args.num_calibration_samples)),
         ("max_length", json!(args.max_length)),
         ("include", json!(args.include)),
         ("exclude", json!(args.exclude)),
@@ -136,7 +136,7 @@ fn model(checkpoint: &Checkpoint, exact: &Path) -> Result<Value> {
 }
 
 fn tasks(args: &Evaluation, exact: &Evaluation) -> Result<Value> {
-    let each = args.task.iter().zip(&exact.task).map(|(given, exact)| {
+    let each = args.tasks.iter().zip(&exact.tasks).map(|(given, exact)| {
         let (given, exact) = (further_task(given)?, further_task(exact)?);
         let mut parts = vec![match given.name.ends_with(".toml") {
             true => identity(given.name.as_ref(), exact.name.as_ref())?,

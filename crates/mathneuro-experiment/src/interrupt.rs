@@ -4,7 +4,9 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use anyhow::{Context, Result, bail};
+use mathneuro_core::checkpoint::Interrupted;
+
+use crate::error::{Context, Result, bail};
 
 /// A flag that the first Ctrl-C raises; the second one ends the process at once.
 #[derive(Debug, Clone, Default)]
@@ -18,12 +20,15 @@ impl Interrupt {
     pub fn install() -> Result<Self> {
         let interrupt = Self::default();
         let flag = interrupt.clone();
-        ctrlc::set_handler(move || {
+        let installed = ctrlc::set_handler(move || {
             if flag.0.swap(true, Ordering::SeqCst) {
                 std::process::exit(130);
             }
             eprintln!("\nStopping after the current batch; Ctrl-C again stops at once.");
-        })?;
+        });
+        if let Err(error) = installed {
+            bail!("Ctrl-C cannot be handled: {error}");
+        }
         Ok(interrupt)
     }
 
@@ -33,7 +38,7 @@ impl Interrupt {
     /// Ctrl-C was pressed.
     pub fn check(&self) -> Result<()> {
         match self.raised() {
-            true => bail!("stopped between two parts"),
+            true => Err(Interrupted { done: 0, total: 0 }.into()),
             false => Ok(()),
         }
     }
@@ -48,7 +53,7 @@ impl Interrupt {
         }
         result.with_context(|| {
             format!(
-                "stopped; what is finished is in {}, and the same command goes on from there",
+                "stopped; what is finished is in {}, and the same command resumes there",
                 out.display()
             )
         })

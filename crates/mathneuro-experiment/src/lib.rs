@@ -1,9 +1,11 @@
 //! The experiments of the paper on GSM8K: what pruning or scaling the isolated parameters does to math and to language,
 //! beside a random control. Those two only differ in what they do to a parameter; a third one measures a model as it is.
 
-pub mod args;
 pub mod check;
+#[cfg(feature = "cli")]
+pub mod cli;
 pub mod compare;
+pub mod error;
 pub mod evaluate;
 pub mod experiment;
 pub mod folder;
@@ -17,6 +19,7 @@ pub mod plot;
 pub mod progress;
 pub mod report;
 pub mod sources;
+pub mod spec;
 pub mod suite;
 pub mod texts;
 pub mod throughput;

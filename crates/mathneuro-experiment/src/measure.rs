@@ -5,16 +5,16 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 
-use anyhow::{Context, Result};
+use crate::error::{Context, Result};
 use mathneuro_core::Checkpoint;
 use mathneuro_core::capture::tch::Kind;
 use mathneuro_core::capture::{LoadOptions, Model, Tokenizer};
 use mathneuro_core::eval::{Engine, Meter, ResponseCache, TaskResult};
 
-use crate::args::{Dtype, Evaluation};
 use crate::check;
 use crate::folder::RunFolder;
 use crate::interrupt::Interrupt;
+use crate::spec::{Dtype, Evaluation};
 use crate::suite::{Suite, remarks, summary};
 use crate::throughput::Machine;
 
@@ -80,7 +80,7 @@ impl<'a> Measure<'a> {
     pub fn known(&self, folder: &RunFolder, row: &str) -> Result<Scores> {
         let mut scores = Scores::new();
         for task in self.suite.tasks() {
-            let found = folder.finished(&scores_file(row, &task))?;
+            let found = folder.read_json(&scores_file(row, &task))?;
             let samples = folder.existing(&samples_file(row, &task))?;
             if let (Some(found), Some(_)) = (found, samples) {
                 scores.insert(task, found);
@@ -136,7 +136,7 @@ impl<'a> Measure<'a> {
                 self.suite
                     .evaluate(&task, &engine, self.interrupt, &samples)?
             };
-            folder.finish(&scores_file(row, &task), &found)?;
+            folder.write_json(&scores_file(row, &task), &found)?;
             fs::remove_file(&answers)
                 .with_context(|| format!("cannot remove {}", answers.display()))?;
             eprintln!("  {task}: {}", summary(&found));

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use anyhow::Result;
+use crate::error::Result;
 use mathneuro_core::MaskSet;
 use mathneuro_core::capture::Model;
 use serde::{Deserialize, Serialize};

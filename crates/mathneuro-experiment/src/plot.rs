@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use anyhow::{Result, anyhow};
+use crate::error::{ExperimentError, Result};
 use plotters::prelude::*;
 
 /// One line of a panel: K, value, low and high end of the 95 % interval.
@@ -51,7 +51,9 @@ pub fn draw(path: &Path, panels: &[Panel]) -> Result<()> {
     let lines = drawable.len().div_ceil(columns);
     let size = (PANEL.0 * columns as u32, PANEL.1 * lines as u32);
     let root = SVGBackend::new(path, size).into_drawing_area();
-    let failed = |error: &dyn std::fmt::Display| anyhow!("cannot draw {}: {error}", path.display());
+    let failed = |error: &dyn std::fmt::Display| {
+        ExperimentError::Invalid(format!("cannot draw {}: {error}", path.display()))
+    };
     root.fill(&WHITE).map_err(|e| failed(&e))?;
     let areas = root.split_evenly((lines, columns));
     for (index, (area, panel)) in areas.iter().zip(drawable).enumerate() {

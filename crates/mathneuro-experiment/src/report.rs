@@ -3,14 +3,14 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
-use anyhow::Result;
+use crate::error::Result;
 use serde_json::{Value, json};
 
-use crate::args::{Common, Evaluation};
 use crate::experiment::Row;
 use crate::folder::Settings;
 use crate::measure::{Measure, Scores};
 use crate::plot::{Panel, Series};
+use crate::spec::{Evaluation, Spec};
 use crate::suite::Suite;
 use crate::variant::Variant;
 use mathneuro_core::eval::Metric;
@@ -112,7 +112,7 @@ pub fn table(suite: &Suite, rows: &[Row]) -> String {
 /// The checkpoint cannot be read for its fingerprint.
 pub fn document(
     title: &str,
-    args: &Common,
+    args: &Spec,
     settings: &Settings,
     measure: &Measure<'_>,
     rows: &[Row],
@@ -133,7 +133,7 @@ pub fn document(
         .collect();
     let mut document = head(title, &args.evaluation, settings, measure)?;
     document["config"]["k"] = json!(args.k);
-    document["config"]["repeats"] = json!(args.repeats);
+    document["config"]["repeats"] = json!(args.num_seeds);
     document["rows"] = rows.into();
     Ok(document)
 }
@@ -161,7 +161,7 @@ fn head(
     measure: &Measure<'_>,
 ) -> Result<Value> {
     let mut config = json!(settings);
-    config["batch"] = json!(args.batch);
+    config["batch"] = json!(args.batch_size);
     Ok(json!({
         "experiment": title,
         "version": env!("CARGO_PKG_VERSION"),

@@ -2,12 +2,12 @@
 
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, Result, bail};
+use crate::error::{Context, Result, bail};
 use mathneuro_core::hub::{DataSource, Hub, HubOptions, ModelSource, Progress, Purpose};
 
-use crate::args::{Common, Evaluation, further_task};
 use crate::interrupt::Interrupt;
 use crate::progress;
+use crate::spec::{Evaluation, Spec, further_task};
 
 /// Brings what arguments name, and hands out where it lies.
 ///
@@ -97,7 +97,7 @@ impl<'a> Sources<'a> {
     ///
     /// # Errors
     /// As [`Sources::model`] and [`Sources::data`].
-    pub fn experiment(&mut self, args: &Common) -> Result<(Common, Common)> {
+    pub fn experiment(&mut self, args: &Spec) -> Result<(Spec, Spec)> {
         let (mut paths, mut exact) = (args.clone(), args.clone());
         (paths.evaluation, exact.evaluation) = self.evaluation(&args.evaluation)?;
         let skill = self.data(&args.skill, Purpose::Calibrate)?;
@@ -129,7 +129,7 @@ impl<'a> Sources<'a> {
         for text in &args.perplexity {
             regular(text)?;
         }
-        for (path, name) in paths.task.iter_mut().zip(&mut exact.task) {
+        for (path, name) in paths.tasks.iter_mut().zip(&mut exact.tasks) {
             let mut found = further_task(path)?;
             if found.name.ends_with(".toml") {
                 regular(found.name.as_ref())?;

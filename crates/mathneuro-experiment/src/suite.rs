@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 use std::path::Path;
 
-use anyhow::{Context, Result, bail};
+use crate::error::{Context, Result, bail};
 use mathneuro_core::capture::Tokenizer;
 use mathneuro_core::checkpoint::write_atomic;
 use mathneuro_core::draw_without_replacement;
@@ -12,10 +12,10 @@ use mathneuro_core::eval::{
     ChatTemplate, Engine, Sampling, Task, TaskDefinition, TaskOptions, TaskResult, read_text,
 };
 
-use crate::args::{Evaluation, FurtherTask, further_task};
 use crate::held_out::HeldOut;
 use crate::interrupt::Interrupt;
 use crate::progress;
+use crate::spec::{Evaluation, FurtherTask, further_task};
 
 /// A task under the name of its files and columns.
 #[derive(Debug)]
@@ -39,8 +39,8 @@ impl Suite {
     /// No task was named, a file cannot be read, or a text is too short for a perplexity.
     pub fn read(args: &Evaluation, tokenizer: &Tokenizer) -> Result<Self> {
         let mut options = TaskOptions::default()
-            .with_batch_size(args.batch)
-            .with_max_new_tokens(args.max_new_tokens)
+            .with_batch_size(args.batch_size)
+            .with_max_new_tokens(args.max_gen_toks)
             .with_fewshot_as_multiturn(args.fewshot_as_multiturn)
             .with_seed(args.seed);
         if let Some(prompt) = &args.system_prompt {
@@ -72,7 +72,7 @@ impl Suite {
             let task = read(path)?;
             suite.add(task, Some(path), args)?;
         }
-        for given in &args.task {
+        for given in &args.tasks {
             let given = further_task(given)?;
             suite.add(
                 read_task(&given, args.seed)?,
@@ -93,7 +93,7 @@ impl Suite {
         }
         if suite.entries.is_empty() {
             bail!(
-                "nothing to evaluate: give at least one of --gsm8k, --race, --mmlu, --task, --perplexity"
+                "nothing to evaluate: give at least one of --gsm8k, --race, --mmlu, --tasks, --perplexity"
             );
         }
         let mut names: Vec<&str> = suite
@@ -134,7 +134,7 @@ impl Suite {
 
     /// Adds the questions drawn of a task.
     fn add(&mut self, task: Task, documents: Option<&Path>, args: &Evaluation) -> Result<()> {
-        let wanted = match args.questions {
+        let wanted = match args.limit {
             0 => task.len(),
             questions => questions,
         };

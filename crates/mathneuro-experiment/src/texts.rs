@@ -2,9 +2,9 @@
 
 use std::path::PathBuf;
 
-use anyhow::{Result, bail};
+use crate::error::{Result, bail};
 
-use crate::args::Common;
+use crate::spec::Spec;
 use crate::suite::Suite;
 
 /// The texts of one file, under a name that mask formulas carry.
@@ -23,7 +23,7 @@ impl TextSet {
     ///
     /// # Errors
     /// A file cannot be read, two have the same name, or evaluation takes all rows of one.
-    pub fn read_all(args: &Common, suite: &Suite) -> Result<Vec<Self>> {
+    pub fn read_all(args: &Spec, suite: &Suite) -> Result<Vec<Self>> {
         let mut sets: Vec<Self> = Vec::new();
         for path in std::iter::once(&args.skill).chain(&args.general) {
             let name = path
@@ -44,7 +44,7 @@ impl TextSet {
             }
             if texts.is_empty() {
                 bail!(
-                    "{} has no row left to calibrate on: all are evaluated; lower --questions or give another file",
+                    "{} has no row left to calibrate on: all are evaluated; lower --limit or give another file",
                     path.display()
                 );
             }

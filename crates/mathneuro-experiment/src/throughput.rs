@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use anyhow::Result;
+use crate::error::Result;
 use mathneuro_core::capture::tch::{Cuda, Device, Kind, Tensor, no_grad};
 use mathneuro_core::capture::{LinearInfo, Model};
 use mathneuro_core::eval::{Meter, Work};

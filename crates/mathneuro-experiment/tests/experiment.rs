@@ -5,19 +5,13 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use clap::Parser;
-use mathneuro_core::{Operation, load_masks, load_norms};
-use mathneuro_experiment::args::Common;
+use mathneuro_core::{load_masks, load_norms};
+use mathneuro_experiment::error::Result;
 use mathneuro_experiment::evaluate;
 use mathneuro_experiment::experiment::run;
 use mathneuro_experiment::interrupt::Interrupt;
+use mathneuro_experiment::spec::{self, Spec};
 use serde_json::Value;
-
-#[derive(Parser)]
-struct Args {
-    #[command(flatten)]
-    common: Common,
-}
 
 fn workspace(path: &str) -> String {
     Path::new(env!("CARGO_MANIFEST_DIR"))
@@ -27,37 +21,39 @@ fn workspace(path: &str) -> String {
         .to_string()
 }
 
-/// The arguments of a small run, some of them replaced.
-fn arguments(out: &Path, replaced: &[(&str, &str)]) -> Common {
+/// The settings of a small run, some of them replaced.
+fn settings(out: &Path, replaced: &[(&str, &str)]) -> Spec {
     let mut given: Vec<(String, String)> = [
-        ("--model", workspace("tests/fixtures/tiny-llama")),
-        ("--skill", workspace("data/word_problems.jsonl")),
-        ("--general", workspace("data/passages.jsonl")),
-        ("--mmlu", workspace("data/knowledge.jsonl")),
-        ("--perplexity", workspace("data/math.txt")),
-        ("--texts", "6".to_owned()),
-        ("--questions", "4".to_owned()),
-        ("--k", "0.01,0.1".to_owned()),
-        ("--out", out.display().to_string()),
+        ("model", workspace("tests/fixtures/tiny-llama")),
+        ("skill", workspace("data/word_problems.jsonl")),
+        ("general", workspace("data/passages.jsonl")),
+        ("mmlu", workspace("data/knowledge.jsonl")),
+        ("perplexity", workspace("data/math.txt")),
+        ("num_calibration_samples", "6".to_owned()),
+        ("limit", "4".to_owned()),
+        ("k", "0.01,0.1".to_owned()),
+        ("output_path", out.display().to_string()),
     ]
     .into_iter()
-    .map(|(flag, value)| (flag.to_owned(), value))
+    .map(|(key, value)| (key.to_owned(), value))
     .collect();
-    for (flag, value) in replaced {
-        given.retain(|(name, _)| name != flag);
-        given.push(((*flag).to_owned(), (*value).to_owned()));
+    for (key, value) in replaced {
+        given.retain(|(name, _)| name != key);
+        given.push(((*key).to_owned(), (*value).to_owned()));
     }
-    let list = given.into_iter().flat_map(|(flag, value)| [flag, value]);
-    Args::parse_from(std::iter::once("test".to_owned()).chain(list)).common
+    let line = |(key, value): &(String, String)| match key.as_str() {
+        "k" => format!("k = [{}]\n", value.to_lowercase()),
+        "general" | "perplexity" | "tasks" | "include" | "exclude" => {
+            format!("{key} = ['{value}']\n")
+        }
+        _ if value.parse::<u64>().is_ok() => format!("{key} = {value}\n"),
+        _ => format!("{key} = '{value}'\n"),
+    };
+    spec::from_toml(&given.iter().map(line).collect::<String>()).unwrap()
 }
 
-fn prune(args: &Common) -> anyhow::Result<()> {
-    run(
-        "gsm8k_pruning",
-        args,
-        &[Operation::Prune],
-        &Interrupt::default(),
-    )
+fn prune(spec: &Spec) -> Result<()> {
+    run("gsm8k_pruning", spec, &Interrupt::default())
 }
 
 fn json(path: PathBuf) -> Value {
@@ -89,7 +85,7 @@ fn change_weight(folder: &Path, tensor: &str, index: usize, value: f32) {
 fn a_run_leaves_rows_masks_norms_and_a_control_of_the_same_size() {
     let dir = tempfile::tempdir().unwrap();
     let out = dir.path().join("out");
-    prune(&arguments(&out, &[])).unwrap();
+    prune(&settings(&out, &[])).unwrap();
 
     let results = json(out.join("gsm8k_pruning.json"));
     let rows = results["rows"].as_array().unwrap();
@@ -103,6 +99,12 @@ fn a_run_leaves_rows_masks_norms_and_a_control_of_the_same_size() {
     ];
     assert_eq!(ids, expected);
     assert_eq!(results["config"]["seed"], 0);
+    // The folder holds the settings that it was made with.
+    let made_with = fs::read_to_string(out.join("gsm8k_pruning.toml")).unwrap();
+    assert_eq!(
+        spec::from_toml::<Spec>(&made_with).unwrap(),
+        settings(&out, &[])
+    );
     for row in rows {
         let found = &row["results"];
         assert!(found["mmlu"]["acc_stderr,none"].is_number(), "{row}");
@@ -149,13 +151,13 @@ fn a_run_leaves_rows_masks_norms_and_a_control_of_the_same_size() {
 fn a_stopped_run_goes_on_and_finished_parts_are_not_computed_again() {
     let dir = tempfile::tempdir().unwrap();
     let out = dir.path().join("out");
-    let args = arguments(&out, &[("--k", "0.1")]);
+    let args = settings(&out, &[("k", "0.1")]);
     let stopped = Interrupt::default();
     stopped.raise();
-    let error = run("gsm8k_pruning", &args, &[Operation::Prune], &stopped).unwrap_err();
+    let error = run("gsm8k_pruning", &args, &stopped).unwrap_err();
     assert!(
-        format!("{error:#}").contains("the same command goes on from there"),
-        "{error:#}"
+        format!("{error}").contains("the same command resumes there"),
+        "{error}"
     );
     prune(&args).unwrap();
 
@@ -177,13 +179,11 @@ fn a_stopped_run_goes_on_and_finished_parts_are_not_computed_again() {
     );
 
     // Scaling in the same folder takes the norms, the masks and the unedited row from there.
-    run(
-        "gsm8k_scaling",
-        &args,
-        &[Operation::Scale(1.5)],
-        &Interrupt::default(),
-    )
-    .unwrap();
+    let scaling = Spec {
+        factor: vec![1.5],
+        ..args
+    };
+    run("gsm8k_scaling", &scaling, &Interrupt::default()).unwrap();
     let results = json(out.join("gsm8k_scaling.json"));
     assert_eq!(results["rows"][0]["results"]["mmlu"]["acc,none"], 0.125);
     assert_eq!(results["rows"][1]["id"], "scale1.5-isolated-k0.1-r0");
@@ -199,7 +199,7 @@ fn a_stopped_run_goes_on_and_finished_parts_are_not_computed_again() {
 fn an_edited_checkpoint_is_written_on_request() {
     let dir = tempfile::tempdir().unwrap();
     let out = dir.path().join("out");
-    let mut args = arguments(&out, &[("--k", "0.1")]);
+    let mut args = settings(&out, &[("k", "0.1")]);
     args.save_checkpoints = true;
     prune(&args).unwrap();
     let folder = out.join("checkpoints/prune-isolated-k0.1-r0");
@@ -301,67 +301,67 @@ fn bad_input_is_named_and_leaves_nothing_behind() {
 
     for (flag, value, expected) in [
         (
-            "--model",
+            "model",
             "/no/such/folder",
             "`/no/such/folder` is no model: there is no folder of that name",
         ),
-        ("--model", &no_model, "is not a checkpoint"),
+        ("model", &no_model, "is not a checkpoint"),
         (
-            "--model",
+            "model",
             &family,
             "`mamba` is not supported; supported are: llama, mistral, mixtral, qwen2, qwen3, qwen3_moe, gemma2, \
              gemma3_text, phi, phi3, gpt2, gpt_neox, olmo2, stablelm, granite",
         ),
-        ("--model", &sizes, "the configuration says [99, 48]"),
-        ("--skill", &empty, "has no row"),
-        ("--skill", &odd, "there are: frage, antwort"),
-        ("--skill", &broken, "line 2"),
+        ("model", &sizes, "the configuration says [99, 48]"),
+        ("skill", &empty, "has no row"),
+        ("skill", &odd, "there are: frage, antwort"),
+        ("skill", &broken, "line 2"),
         (
-            "--skill",
+            "skill",
             &text,
             "JSONL (.jsonl, .json), CSV (.csv) or parquet (.parquet) is needed",
         ),
         (
-            "--skill",
+            "skill",
             "missing.jsonl",
             "`missing.jsonl` is no data: there is no file of that name",
         ),
         (
-            "--text-column",
+            "text_column",
             "body",
             "column `body` is not there; there are: question, answer",
         ),
-        ("--mmlu", &odd, "there are: frage, antwort"),
-        ("--k", "0.1,1.5", "K = 1.5 is outside [0, 1]"),
-        ("--k", "NaN", "K = NaN is outside [0, 1]"),
-        ("--k", "0.1,0.1", "given twice"),
-        ("--k", "-0.1", "K = -0.1 is outside [0, 1]"),
-        ("--include", "*.mpl.*", "`*.mpl.*` matches none of the"),
-        ("--exclude", "*", "leave none of the 15 parameters"),
-        ("--max-length", "0", "--max-length is 0"),
-        ("--max-new-tokens", "0", "--max-new-tokens is 0"),
-        ("--perplexity", &nothing, "nothing.txt"),
-        ("--perplexity", &word, "at least 3 are needed"),
-        ("--skill", &latin, "is not UTF-8 text"),
-        ("--race", &no_options, "0 choices; at least 2 are needed"),
+        ("mmlu", &odd, "there are: frage, antwort"),
+        ("k", "0.1,1.5", "K = 1.5 is outside [0, 1]"),
+        ("k", "NaN", "K = NaN is outside [0, 1]"),
+        ("k", "0.1,0.1", "given twice"),
+        ("k", "-0.1", "K = -0.1 is outside [0, 1]"),
+        ("include", "*.mpl.*", "`*.mpl.*` matches none of the"),
+        ("exclude", "*", "leave none of the 15 parameters"),
+        ("max_length", "0", "--max-length is 0"),
+        ("max_gen_toks", "0", "--max-gen-toks is 0"),
+        ("perplexity", &nothing, "nothing.txt"),
+        ("perplexity", &word, "at least 3 are needed"),
+        ("skill", &latin, "is not UTF-8 text"),
+        ("race", &no_options, "0 choices; at least 2 are needed"),
         (
-            "--model",
+            "model",
             &not_a_number,
             "model.norm.weight holds NaN at index 3",
         ),
-        ("--model", &no_config, "has no config.json"),
-        ("--model", &no_token, "it cannot encode a text"),
-        ("--model", &foreign, "`Question:`"),
-        ("--device", "tpu", "device `tpu` is not cpu, cuda or cuda:N"),
+        ("model", &no_config, "has no config.json"),
+        ("model", &no_token, "it cannot encode a text"),
+        ("model", &foreign, "`Question:`"),
+        ("device", "tpu", "device `tpu` is not cpu, cuda or cuda:N"),
         (
-            "--out",
+            "output_path",
             &taken,
             "holds something else (for example thesis.tex)",
         ),
     ] {
         let out = dir.path().join("out");
-        let args = arguments(&out, &[(flag, value)]);
-        let error = format!("{:#}", prune(&args).unwrap_err());
+        let args = settings(&out, &[(flag, value)]);
+        let error = format!("{}", prune(&args).unwrap_err());
         assert!(error.contains(expected), "{flag} {value}: {error}");
         assert!(!out.exists(), "{flag} {value} left {}", out.display());
     }
@@ -369,8 +369,8 @@ fn bad_input_is_named_and_leaves_nothing_behind() {
 }
 
 /// What a second start says after something was changed between the two.
-fn refused(args: &Common) -> String {
-    format!("{:#}", prune(args).unwrap_err())
+fn refused(args: &Spec) -> String {
+    format!("{}", prune(args).unwrap_err())
 }
 
 #[test]
@@ -382,11 +382,11 @@ fn a_model_or_a_file_that_changed_is_not_gone_on_with() {
     let (model_flag, texts_flag) = (model.display().to_string(), texts.display().to_string());
     let out = dir.path().join("out");
     let flags = [
-        ("--model", model_flag.as_str()),
-        ("--skill", texts_flag.as_str()),
-        ("--k", "0.1"),
+        ("model", model_flag.as_str()),
+        ("skill", texts_flag.as_str()),
+        ("k", "0.1"),
     ];
-    let args = arguments(&out, &flags);
+    let args = settings(&out, &flags);
     prune(&args).unwrap();
 
     // Another way to write the same path is no other setting.
@@ -397,7 +397,7 @@ fn a_model_or_a_file_that_changed_is_not_gone_on_with() {
         .to_string();
     let mut same = flags;
     same[1].1 = &roundabout;
-    prune(&arguments(&out, &same)).unwrap();
+    prune(&settings(&out, &same)).unwrap();
 
     let whole = fs::read_to_string(&texts).unwrap();
     fs::write(&texts, whole.replacen("Question", "question", 1) + "\n").unwrap();
@@ -429,7 +429,7 @@ fn a_model_or_a_file_that_changed_is_not_gone_on_with() {
 fn parts_that_are_not_what_the_run_wrote_are_named_with_what_to_do() {
     let dir = tempfile::tempdir().unwrap();
     let out = dir.path().join("out");
-    let args = arguments(&out, &[("--k", "0.01,0.1")]);
+    let args = settings(&out, &[("k", "0.01,0.1")]);
     prune(&args).unwrap();
     let mask = |name: &str| out.join(format!("masks/{name}-r0.mask.safetensors"));
     let norms = |name: &str| out.join(format!("norms/{name}-r0.norms.safetensors"));
@@ -481,14 +481,14 @@ fn parts_that_are_not_what_the_run_wrote_are_named_with_what_to_do() {
     assert!(refused(&args).contains("is not a file"));
 
     fs::write(out.join("run.json"), "{").unwrap();
-    assert!(refused(&args).contains("choose another --out"));
+    assert!(refused(&args).contains("choose another --output-path"));
 }
 
 #[test]
 fn samples_that_are_gone_are_made_again() {
     let dir = tempfile::tempdir().unwrap();
     let out = dir.path().join("out");
-    let args = arguments(&out, &[("--k", "0.1")]);
+    let args = settings(&out, &[("k", "0.1")]);
     prune(&args).unwrap();
     for row in ["unedited", "prune-isolated-k0.1-r0"] {
         let samples = out.join(format!("rows/{row}/mmlu.samples.jsonl"));
@@ -503,24 +503,24 @@ fn samples_that_are_gone_are_made_again() {
 fn a_model_can_be_measured_as_it_is() {
     let dir = tempfile::tempdir().unwrap();
     let out = dir.path().join("out");
-    let args = arguments(&out, &[("--k", "0.1")]);
+    let args = settings(&out, &[("k", "0.1")]);
     let interrupt = Interrupt::default();
     prune(&args).unwrap();
     let mut alone = args.evaluation.clone();
-    alone.out = dir.path().join("alone");
+    alone.output_path = dir.path().join("alone");
     evaluate::run(&alone, &interrupt).unwrap();
     let (found, row) = (
-        json(alone.out.join("evaluate.json")),
+        json(alone.output_path.join("evaluate.json")),
         json(out.join("gsm8k_pruning.json")),
     );
     assert_eq!(found["results"], row["rows"][0]["results"]);
     assert_eq!(found["config"]["questions"], 4);
     let samples = |out: &Path| fs::read(out.join("rows/unedited/mmlu.samples.jsonl")).unwrap();
-    assert_eq!(samples(&alone.out), samples(&out));
+    assert_eq!(samples(&alone.output_path), samples(&out));
     // The experiment's folder is another run's.
-    alone.out = out;
+    alone.output_path = out;
     let error = evaluate::run(&alone, &interrupt).unwrap_err();
-    assert!(format!("{error:#}").contains("skill: there"), "{error:#}");
+    assert!(format!("{error}").contains("skill: there"), "{error}");
 }
 
 #[test]
@@ -532,7 +532,7 @@ fn a_task_file_is_known_by_its_content() {
     let data = workspace("data/knowledge.jsonl");
     let run = |file: &str| {
         let task = format!("{}/{file}={data}", dir.path().display());
-        let args = arguments(&out, &[("--k", "0.1"), ("--task", &task)]);
+        let args = settings(&out, &[("k", "0.1"), ("tasks", &task)]);
         evaluate::run(&args.evaluation, &Interrupt::default())
     };
     run("own.toml").unwrap();
@@ -542,7 +542,7 @@ fn a_task_file_is_known_by_its_content() {
         task.replace("question", "question | upper"),
     )
     .unwrap();
-    let error = format!("{:#}", run("own.toml").unwrap_err());
+    let error = format!("{}", run("own.toml").unwrap_err());
     assert!(error.contains("holds a run with other settings"), "{error}");
 }
 
@@ -550,7 +550,7 @@ fn a_task_file_is_known_by_its_content() {
 fn tasks_that_cannot_be_asked_leave_nothing_behind() {
     let dir = tempfile::tempdir().unwrap();
     let out = dir.path().join("out");
-    let refused = |args: &Common| {
+    let refused = |args: &Spec| {
         let error = refused(args);
         assert!(!out.exists(), "{error}");
         error
@@ -558,12 +558,12 @@ fn tasks_that_cannot_be_asked_leave_nothing_behind() {
     // The tiny model's context is shorter than eight worked examples.
     let problems = workspace("data/word_problems.jsonl");
     let general = workspace("data/passages.jsonl");
-    let error = refused(&arguments(
+    let error = refused(&settings(
         &out,
         &[
-            ("--gsm8k", &problems),
-            ("--skill", &general),
-            ("--general", &problems),
+            ("gsm8k", &problems),
+            ("skill", &general),
+            ("general", &problems),
         ],
     ));
     assert!(
@@ -576,7 +576,7 @@ fn tasks_that_cannot_be_asked_leave_nothing_behind() {
     let template = "{{ raise_exception('only one turn') }}";
     fs::write(model.join("chat_template.jinja"), template).unwrap();
     let model = model.display().to_string();
-    let mut args = arguments(&out, &[("--model", &model)]);
+    let mut args = settings(&out, &[("model", &model)]);
     args.evaluation.apply_chat_template = true;
     let error = refused(&args);
     assert!(
@@ -595,12 +595,12 @@ fn a_pipe_is_refused_for_it_can_be_read_only_once() {
     let pipe = pipe.display().to_string();
     let task = format!("mmlu={pipe}");
     for (flag, value) in [
-        ("--perplexity", &pipe),
-        ("--skill", &pipe),
-        ("--race", &pipe),
-        ("--task", &task),
+        ("perplexity", &pipe),
+        ("skill", &pipe),
+        ("race", &pipe),
+        ("tasks", &task),
     ] {
-        let error = refused(&arguments(&dir.path().join("out"), &[(flag, value)]));
+        let error = refused(&settings(&dir.path().join("out"), &[(flag, value)]));
         assert!(error.contains("is not a regular file"), "{flag}: {error}");
     }
 }
@@ -609,7 +609,7 @@ fn a_pipe_is_refused_for_it_can_be_read_only_once() {
 fn results_say_what_was_run_and_where_the_edits_are() {
     let dir = tempfile::tempdir().unwrap();
     let out = dir.path().join("out");
-    prune(&arguments(&out, &[("--k", "0.1"), ("--batch", "3")])).unwrap();
+    prune(&settings(&out, &[("k", "0.1"), ("batch_size", "3")])).unwrap();
     let results = json(out.join("gsm8k_pruning.json"));
     let config = &results["config"];
     assert_eq!(config["k"], serde_json::json!([0.1]));
@@ -638,11 +638,11 @@ fn results_say_what_was_run_and_where_the_edits_are() {
 fn evaluated_rows_are_not_calibrated_on() {
     let dir = tempfile::tempdir().unwrap();
     let knowledge = workspace("data/knowledge.jsonl");
-    let args = arguments(
+    let args = settings(
         &dir.path().join("out"),
-        &[("--general", &knowledge), ("--questions", "60")],
+        &[("general", &knowledge), ("limit", "60")],
     );
-    let error = format!("{:#}", prune(&args).unwrap_err());
+    let error = format!("{}", prune(&args).unwrap_err());
     assert!(error.contains("no row left to calibrate on"), "{error}");
 
     // Nor are those of a copy.
@@ -650,10 +650,25 @@ fn evaluated_rows_are_not_calibrated_on() {
     let text = fs::read_to_string(&knowledge).unwrap();
     fs::write(&copy, text.replace("{\"", "{ \"")).unwrap();
     let copy = copy.display().to_string();
-    let args = arguments(
+    let args = settings(
         &dir.path().join("out"),
-        &[("--general", &copy), ("--questions", "60")],
+        &[("general", &copy), ("limit", "60")],
     );
     let error = refused(&args);
     assert!(error.contains("no row left to calibrate on"), "{error}");
+}
+
+#[test]
+fn settings_are_known_by_their_names() {
+    let error = spec::from_toml::<Spec>("limt = 3").unwrap_err().to_string();
+    assert!(
+        error.contains("unknown keys limt") && error.contains("limit") && error.contains("skill"),
+        "{error}"
+    );
+    let dir = tempfile::tempdir().unwrap();
+    let error = refused(&Spec::default());
+    assert!(error.contains("--skill is missing"), "{error}");
+    let out = dir.path().join("out");
+    let error = refused(&settings(&out, &[("top_k", "3")]));
+    assert!(error.contains("give --temperature"), "{error}");
 }

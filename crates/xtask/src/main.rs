@@ -70,10 +70,10 @@ const DEMO: &[(&str, &[&str])] = &[
     ("--race", &["data/passages.jsonl"]),
     ("--mmlu", &["data/knowledge.jsonl"]),
     ("--perplexity", &["data/prose.txt", "data/math.txt"]),
-    ("--texts", &["60"]),
-    ("--questions", &["20"]),
-    ("--max-new-tokens", &["128"]),
-    ("--out", &["out/demo"]),
+    ("--num-calibration-samples", &["60"]),
+    ("--limit", &["20"]),
+    ("--max-gen-toks", &["128"]),
+    ("--output-path", &["out/demo"]),
 ];
 
 fn main() -> ExitCode {
