@@ -132,7 +132,10 @@ impl ExperimentError {
         match self {
             Self::Interrupted(_) => true,
             Self::Context { cause, .. } => cause.is_interrupted(),
-            Self::Core(error) => matches!(error, mathneuro_core::CoreError::Interrupted { .. }),
+            Self::Core(error) => error.is_interrupted(),
+            Self::Capture(error) => matches!(error, capture::CaptureError::Interrupted { .. }),
+            Self::Eval(error) => error.is_interrupted(),
+            Self::Hub(error) => matches!(error, hub::HubError::Interrupted),
             _ => false,
         }
     }

@@ -152,7 +152,7 @@ impl Experiment<'_> {
             self.interrupt.check()?;
             Ok(CalibrationSet::norms(&set.name, self.norms(set, repeat)?))
         };
-        let (skill, general) = sets.split_first().context("no texts of a skill")?;
+        let (skill, general) = sets.split_first().with_context(|| "no texts of a skill")?;
         let mut isolator = Isolator::new(&self.measure.checkpoint, calibration(skill)?)
             .ks(missing)
             .filter(self.filter.clone())
