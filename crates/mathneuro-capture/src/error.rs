@@ -197,6 +197,9 @@ pub enum CaptureError {
     /// Reading the checkpoint failed.
     #[error(transparent)]
     Checkpoint(#[from] mathneuro_checkpoint::CheckpointError),
+    /// An edit was refused.
+    #[error(transparent)]
+    Edit(#[from] mathneuro_edit::EditError),
     /// Norms were refused.
     #[error(transparent)]
     Score(#[from] mathneuro_score::ScoreError),

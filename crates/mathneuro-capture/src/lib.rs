@@ -58,6 +58,7 @@ mod batch;
 mod cache;
 mod collect;
 mod config;
+mod edit;
 mod error;
 mod families;
 mod hooks;
@@ -76,6 +77,7 @@ pub use collect::{CollectOptions, check_texts, collect_norms};
 pub use config::{
     Activation, ExpertsConfig, LayerConfig, ModelConfig, NormKind, QkNorm, RopeConfig, RopeScaling,
 };
+pub use edit::EditedModel;
 pub use error::{CaptureError, Result};
 pub use hooks::{Hook, HookGuard};
 pub use linear_info::{LinearInfo, LinearPart, Side};

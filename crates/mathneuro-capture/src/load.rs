@@ -13,12 +13,7 @@ use crate::parts::Linear;
 
 /// The tensor of a view, on the CPU and in the view's own type.
 pub(crate) fn tensor_from_view(view: &TensorView<'_>) -> Result<Tensor> {
-    let Some(kind) = kind_of(view.dtype()) else {
-        return Err(CaptureError::DtypeMismatch {
-            name: view.name().to_owned(),
-            dtype: format!("{:?}", view.dtype()),
-        });
-    };
+    let kind = kind_of(view)?;
     let size: Vec<i64> = view.shape().iter().map(|size| *size as i64).collect();
     Ok(Tensor::f_from_data_size(view.bytes(), &size, kind)?)
 }
@@ -32,12 +27,16 @@ fn is_fused_experts(name: &str) -> bool {
     })
 }
 
-fn kind_of(dtype: Dtype) -> Option<Kind> {
-    match dtype {
-        Dtype::F32 => Some(Kind::Float),
-        Dtype::F16 => Some(Kind::Half),
-        Dtype::BF16 => Some(Kind::BFloat16),
-        _ => None,
+/// The dtype of a view, as libtorch calls it.
+pub(crate) fn kind_of(view: &TensorView<'_>) -> Result<Kind> {
+    match view.dtype() {
+        Dtype::F32 => Ok(Kind::Float),
+        Dtype::F16 => Ok(Kind::Half),
+        Dtype::BF16 => Ok(Kind::BFloat16),
+        dtype => Err(CaptureError::DtypeMismatch {
+            name: view.name().to_owned(),
+            dtype: format!("{dtype:?}"),
+        }),
     }
 }
 
@@ -89,7 +88,7 @@ impl<'c> Loader<'c> {
             ignored: Vec::new(),
         };
         let stored = checkpoint.tensor(&loader.file_name(&embedding));
-        let own = stored.ok().and_then(|view| kind_of(view.dtype()));
+        let own = stored.ok().and_then(|view| kind_of(&view).ok());
         loader.dtype = options.dtype.or(own).unwrap_or(Kind::Float);
         loader
     }

@@ -80,7 +80,8 @@ pub struct Model {
     decoder: Decoder,
     /// Embeddings are multiplied by this, rounded to the model's number format as transformers rounds it.
     embedding_multiplier: f64,
-    parameters: BTreeMap<String, Tensor>,
+    /// By their names in the checkpoint. The layers hold the same storage.
+    pub(crate) parameters: BTreeMap<String, Tensor>,
     linears: Vec<LinearInfo>,
     hooks: Hooks,
     dtype: Kind,
@@ -179,21 +180,25 @@ impl Model {
     /// [`CaptureError::ParameterNotFound`], [`CaptureError::ShapeMismatch`], [`CaptureError::DtypeMismatch`].
     pub fn set_parameter(&mut self, name: &str, view: &TensorView<'_>) -> Result<()> {
         let _no_grad = tch::no_grad_guard();
-        let parameter = self
-            .parameters
-            .get_mut(name)
-            .ok_or_else(|| CaptureError::ParameterNotFound(name.to_owned()))?;
+        // The layers hold the same storage, so copying into it reaches them.
+        let mut parameter = self.parameter(name, view.shape())?.shallow_clone();
+        Ok(parameter.f_copy_(&tensor_from_view(view)?)?)
+    }
+
+    /// The parameter of this name, which must have this shape.
+    pub(crate) fn parameter(&self, name: &str, shape: &[usize]) -> Result<&Tensor> {
+        let parameter = self.parameters.get(name);
+        let parameter =
+            parameter.ok_or_else(|| CaptureError::ParameterNotFound(name.to_owned()))?;
         let expected: Vec<usize> = parameter.size().iter().map(|size| *size as usize).collect();
-        if view.shape() != expected {
-            let found = view.shape().to_vec();
+        if shape != expected {
             return Err(CaptureError::ShapeMismatch {
                 name: name.to_owned(),
-                found,
+                found: shape.to_vec(),
                 expected,
             });
         }
-        // The layers hold the same storage, so copying into it reaches them.
-        Ok(parameter.f_copy_(&tensor_from_view(view)?)?)
+        Ok(parameter)
     }
 
     /// Runs a batch.

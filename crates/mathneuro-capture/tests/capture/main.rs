@@ -6,6 +6,7 @@
 mod bad_input;
 mod cache;
 mod common;
+mod edit;
 mod experts;
 mod families;
 mod fused;
