@@ -1,9 +1,9 @@
-//! The one error type of this crate.
+//! Errors of models, tokenizers and forward passes.
 
 use std::path::PathBuf;
 
 /// What can go wrong between a checkpoint, its tokenizer, and the tensors of a forward pass.
-#[derive(Debug, thiserror::Error)]
+#[derive(thiserror::Error)]
 #[non_exhaustive]
 pub enum CaptureError {
     /// A model family that is not built in.
@@ -203,6 +203,13 @@ pub enum CaptureError {
     /// Norms were refused.
     #[error(transparent)]
     Score(#[from] mathneuro_score::ScoreError),
+}
+
+/// The message, so that it is what `fn main() -> Result<(), Box<dyn Error>>` prints.
+impl std::fmt::Debug for CaptureError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        std::fmt::Display::fmt(self, f)
+    }
 }
 
 /// Results of this crate.

@@ -1,9 +1,9 @@
-//! The one error type of this crate.
+//! Errors of reading and writing checkpoints.
 
 use std::path::PathBuf;
 
 /// What can be wrong with a checkpoint on disk, or with writing one.
-#[derive(Debug, thiserror::Error)]
+#[derive(thiserror::Error)]
 #[non_exhaustive]
 pub enum CheckpointError {
     /// The folder is not there.
@@ -112,6 +112,13 @@ pub enum CheckpointError {
         /// Why.
         reason: &'static str,
     },
+}
+
+/// The message, so that it is what `fn main() -> Result<(), Box<dyn Error>>` prints.
+impl std::fmt::Debug for CheckpointError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        std::fmt::Display::fmt(self, f)
+    }
 }
 
 /// Results of this crate.

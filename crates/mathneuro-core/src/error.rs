@@ -4,8 +4,18 @@ use std::path::PathBuf;
 
 use mathneuro_checkpoint::Interrupted;
 
-/// What can go wrong between a checkpoint and its mask sets.
-#[derive(Debug, thiserror::Error)]
+/// What can go wrong between a checkpoint and its mask sets, with the errors of the crates below.
+///
+/// ```
+/// use mathneuro_core::{Checkpoint, CoreError};
+///
+/// let error = CoreError::from(Checkpoint::open("nope").unwrap_err());
+/// assert!(!error.is_interrupted());
+/// // What `fn main() -> Result<(), Box<dyn std::error::Error>>` prints is the message, not the variant's name.
+/// let error: Box<dyn std::error::Error> = error.into();
+/// assert_eq!(format!("{error:?}"), error.to_string());
+/// ```
+#[derive(thiserror::Error)]
 #[non_exhaustive]
 pub enum CoreError {
     /// A text that is drawn has no norms at the input of a weight.
@@ -177,6 +187,13 @@ impl CoreError {
             Self::Hub(mathneuro_hub::HubError::Interrupted) => true,
             _ => false,
         }
+    }
+}
+
+/// The message, so that it is what `fn main() -> Result<(), Box<dyn Error>>` prints.
+impl std::fmt::Debug for CoreError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        std::fmt::Display::fmt(self, f)
     }
 }
 

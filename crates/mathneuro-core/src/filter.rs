@@ -8,6 +8,17 @@ use crate::error::{CoreError, Result, shorten};
 ///
 /// With no include glob every parameter is taken; exclude globs are applied afterwards.
 /// `*` matches any run of characters, dots included.
+///
+/// ```
+/// use mathneuro_core::ParameterFilter;
+///
+/// # fn main() -> Result<(), mathneuro_core::CoreError> {
+/// let filter = ParameterFilter::all().include("*.mlp.*")?.exclude("*.0.*")?;
+/// let names = ["layers.0.mlp.up_proj.weight", "layers.1.mlp.up_proj.weight", "lm_head.weight"];
+/// assert_eq!(filter.select(&names)?, [names[1]]);
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Debug, Clone, Default)]
 pub struct ParameterFilter {
     include: Vec<GlobMatcher>,

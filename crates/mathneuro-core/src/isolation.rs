@@ -6,6 +6,7 @@ use mathneuro_mask::MaskSet;
 use mathneuro_score::{ActivationNorms, K};
 
 /// The mask set of one K.
+#[doc = include_str!("isolation_example.md")]
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct MasksAtK {
@@ -18,6 +19,7 @@ pub struct MasksAtK {
 }
 
 /// The result of [`Isolator::run`](crate::Isolator::run), one entry per K in the order asked for.
+#[doc = include_str!("isolation_example.md")]
 #[derive(Debug, Clone)]
 pub struct Isolation {
     pub(crate) sets: Vec<MasksAtK>,

@@ -23,23 +23,7 @@ use crate::selection::{Selection, is_expert, observed};
 /// Per K and weight matrix, `isolated = top_K(skill) \ (top_K(general 1) | top_K(general 2) | ...)` with the score
 /// `|W| * s` (paper, section 3). One call covers every K. Without a general set the result is `top_K(skill)`, the set
 /// that Wanda keeps.
-///
-/// ```no_run
-/// use mathneuro_core::{CalibrationSet, Checkpoint, Isolator, load_norms};
-///
-/// # fn main() -> Result<(), mathneuro_core::CoreError> {
-/// let checkpoint = Checkpoint::open("SmolLM2-135M-Instruct")?;
-/// let skill = CalibrationSet::norms("gsm8k", load_norms("gsm8k.norms.safetensors")?);
-/// let isolation = Isolator::new(&checkpoint, skill)
-///     .general(CalibrationSet::norms("race", load_norms("race.norms.safetensors")?))
-///     .ks([0.001, 0.01])
-///     .run()?;
-/// for set in isolation.sets() {
-///     println!("K = {}: {} parameters", set.k, set.isolated.count());
-/// }
-/// # Ok(())
-/// # }
-/// ```
+#[doc = include_str!("isolation_example.md")]
 #[must_use = "nothing is computed before `run` or `run_with`"]
 pub struct Isolator<'c> {
     checkpoint: &'c Checkpoint,

@@ -9,12 +9,15 @@ use crate::error::Result;
 
 /// A checkpoint, the model loaded from it, and its tokenizer.
 ///
-/// ```no_run
+/// ```
 /// use mathneuro_core::LanguageModel;
 ///
 /// # fn main() -> Result<(), mathneuro_core::CoreError> {
-/// let lm = LanguageModel::open("SmolLM2-135M-Instruct")?;
-/// println!("{} linear weights", lm.model.linears().len());
+/// # let folder = "../../tests/fixtures/tiny-llama";
+/// let lm = LanguageModel::open(folder)?;
+/// for linear in lm.model.linears() {
+///     println!("{} {:?}", linear.name, lm.checkpoint.tensor(&linear.name)?.shape());
+/// }
 /// # Ok(())
 /// # }
 /// ```

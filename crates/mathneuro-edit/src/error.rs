@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use mathneuro_checkpoint::Dtype;
 
 /// Why an edit was refused. Indices of elements are row-major.
-#[derive(Debug, thiserror::Error)]
+#[derive(thiserror::Error)]
 #[non_exhaustive]
 #[allow(missing_docs)]
 pub enum EditError {
@@ -95,6 +95,13 @@ impl EditError {
             *index = map(*index);
         }
         self
+    }
+}
+
+/// The message, so that it is what `fn main() -> Result<(), Box<dyn Error>>` prints.
+impl std::fmt::Debug for EditError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        std::fmt::Display::fmt(self, f)
     }
 }
 

@@ -1,9 +1,9 @@
-//! The one error type of this crate.
+//! Errors of tasks and evaluations.
 
 use std::path::{Path, PathBuf};
 
 /// What can go wrong between a data file and a result.
-#[derive(Debug, thiserror::Error)]
+#[derive(thiserror::Error)]
 #[non_exhaustive]
 pub enum EvalError {
     /// A file could not be read or written.
@@ -205,6 +205,13 @@ impl EvalError {
             found: found.to_owned(),
             known: known.join(", "),
         }
+    }
+}
+
+/// The message, so that it is what `fn main() -> Result<(), Box<dyn Error>>` prints.
+impl std::fmt::Debug for EvalError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        std::fmt::Display::fmt(self, f)
     }
 }
 

@@ -1,9 +1,9 @@
-//! The one error type of this crate.
+//! Errors of the hub and its cache.
 
 use std::path::PathBuf;
 
 /// What can be wrong on the way from an argument to files in the cache. Each message says what to do.
-#[derive(Debug, thiserror::Error)]
+#[derive(thiserror::Error)]
 #[non_exhaustive]
 pub enum HubError {
     /// A model argument that is neither of its two forms.
@@ -295,6 +295,13 @@ pub enum HubError {
     /// The progress callback asked to stop.
     #[error("interrupted; a later call resumes from there")]
     Interrupted,
+}
+
+/// The message, so that it is what `fn main() -> Result<(), Box<dyn Error>>` prints.
+impl std::fmt::Debug for HubError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        std::fmt::Display::fmt(self, f)
+    }
 }
 
 /// Results of this crate.

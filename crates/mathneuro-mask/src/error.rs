@@ -1,7 +1,7 @@
 //! Errors of masks, mask sets, files and expressions.
 
 /// What can be wrong with masks, sets of masks, mask files and mask expressions.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum MaskError {
     /// Two masks of different length were combined.
@@ -99,6 +99,13 @@ pub enum MaskError {
         /// What is wrong.
         problem: String,
     },
+}
+
+/// The message, so that it is what `fn main() -> Result<(), Box<dyn Error>>` prints.
+impl std::fmt::Debug for MaskError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        std::fmt::Display::fmt(self, f)
+    }
 }
 
 /// Results of this crate.

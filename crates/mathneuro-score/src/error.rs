@@ -1,7 +1,7 @@
 //! Errors of norms, weights and selections.
 
 /// What can be wrong with norms, weights and selections.
-#[derive(Debug, Clone, PartialEq, thiserror::Error)]
+#[derive(Clone, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ScoreError {
     /// The authors' arithmetic is that of bf16 models.
@@ -138,6 +138,13 @@ pub enum ScoreError {
     /// Masks were refused.
     #[error(transparent)]
     Mask(#[from] mathneuro_mask::MaskError),
+}
+
+/// The message, so that it is what `fn main() -> Result<(), Box<dyn Error>>` prints.
+impl std::fmt::Debug for ScoreError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        std::fmt::Display::fmt(self, f)
+    }
 }
 
 /// Results of this crate.
