@@ -1,19 +1,4 @@
-//! Hugging Face checkpoints on disk: mapped into memory, checked before use, written safely.
-//!
-//! [`Checkpoint::open`] takes a folder as `save_pretrained` leaves it, checks every invariant of its files, and hands out
-//! [`TensorView`]s into the mapped files without copying.
-//!
-//! ```no_run
-//! use mathneuro_checkpoint::Checkpoint;
-//!
-//! # fn main() -> Result<(), mathneuro_checkpoint::CheckpointError> {
-//! let checkpoint = Checkpoint::open("SmolLM2-135M-Instruct")?;
-//! let weight = checkpoint.tensor("model.layers.0.mlp.down_proj.weight")?;
-//! println!("{:?} {:?}", weight.dtype(), weight.shape());
-//! println!("{}", checkpoint.fingerprint()?);
-//! # Ok(())
-//! # }
-//! ```
+#![doc = include_str!("../README.md")]
 //!
 //! Writing: [`write_atomic`] for one file, [`StagedDir`] for a folder, [`rewrite`] for a checkpoint with some tensors
 //! changed (one pass over the source, constant memory, all other bytes identical). A reader never sees half a result.

@@ -22,7 +22,7 @@ pub fn write_atomic(
     let name = path.file_name().ok_or_else(|| no_name(path))?;
     let temporary = sibling(&sibling_prefix(name), FILE_MODE)
         .tempfile_in(parent_of(path))
-        .map_err(failed())?;
+        .map_err(|error| failed()(without_path(&error, parent_of(path))))?;
     let mut buffered = BufWriter::new(temporary.as_file());
     write(&mut buffered)
         .and_then(|()| buffered.flush())
@@ -34,6 +34,17 @@ pub fn write_atomic(
         .map_err(|error| failed()(error.error))?;
     sync_dir(parent_of(path));
     Ok(())
+}
+
+/// What keeps a temporary sibling from being made, without its path: the user knows only the destination's.
+fn without_path(error: &io::Error, parent: &Path) -> io::Error {
+    if parent.is_dir() {
+        return error.kind().into();
+    }
+    io::Error::new(
+        error.kind(),
+        format!("there is no folder {}", parent.display()),
+    )
 }
 
 fn no_name(path: &Path) -> CheckpointError {
@@ -112,7 +123,9 @@ impl StagedDir {
         fs::create_dir_all(parent).map_err(io_error("create", parent))?;
         let stage = sibling(&sibling_prefix(name), DIR_MODE)
             .tempdir_in(parent)
-            .map_err(io_error("create a folder beside", destination))?;
+            .map_err(|error| {
+                io_error("create a folder beside", destination)(without_path(&error, parent))
+            })?;
         Ok(Self {
             stage,
             destination: destination.to_owned(),
