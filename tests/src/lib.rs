@@ -9,6 +9,11 @@ use safetensors::SafeTensors;
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 
+/// The programs of the README, as doc tests.
+#[cfg(doctest)]
+#[doc = include_str!("../../README.md")]
+pub struct Readme;
+
 /// The root of the workspace.
 pub fn workspace() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
