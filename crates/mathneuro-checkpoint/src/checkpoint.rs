@@ -19,6 +19,19 @@ use crate::shard::Shard;
 /// Nothing is read into memory before it is asked for; pages that were read can be dropped again by the system, so a
 /// checkpoint may be larger than memory. Files must not be changed in place while a checkpoint is open. Clones share
 /// the mapping and the fingerprint once it is computed, and cost nothing.
+///
+/// ```
+/// use mathneuro_checkpoint::{Checkpoint, Dtype};
+///
+/// # fn main() -> mathneuro_checkpoint::Result<()> {
+/// # let folder = "../../tests/fixtures/tiny-llama";
+/// let checkpoint = Checkpoint::open(folder)?;
+/// let weight = checkpoint.tensor("model.layers.0.mlp.up_proj.weight")?;
+/// assert_eq!(weight.dtype(), Dtype::BF16);
+/// assert_eq!(weight.bytes().len(), 2 * weight.shape().iter().product::<usize>());
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone)]
 pub struct Checkpoint {
     inner: Arc<Inner>,

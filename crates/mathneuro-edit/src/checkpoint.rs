@@ -15,6 +15,7 @@ use crate::report::{EditCounts, EditReport};
 const CARD: &str = "README.md";
 
 /// How [`edit_checkpoint`] treats its input.
+#[doc = include_str!("example.md")]
 #[derive(Debug, Clone, Default)]
 pub struct EditOptions {
     allow_fingerprint_mismatch: bool,

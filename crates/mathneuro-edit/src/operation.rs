@@ -83,6 +83,7 @@ impl fmt::Display for Operation {
 /// An [`Operation`] as a report holds it: without weights, and without paths of the machine.
 ///
 /// In JSON: `"prune"`, `{"scale": 1.1}`, `{"set": 0.5}` or `{"replace_from": {"folder": ..., "fingerprint": ...}}`.
+#[doc = include_str!("example.md")]
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]

@@ -113,6 +113,7 @@ impl Tally {
 }
 
 /// What an edit did to each tensor and to all of them.
+#[doc = include_str!("example.md")]
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct EditReport {

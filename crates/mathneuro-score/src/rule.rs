@@ -5,6 +5,21 @@ use std::fmt;
 use crate::error::{Result, ScoreError};
 
 /// How a weight is scored.
+///
+/// ```
+/// use mathneuro_score::{ComparisonGroup, ScoreRule, WeightMatrix, top_k};
+///
+/// # fn main() -> Result<(), mathneuro_score::ScoreError> {
+/// let weights = [1.0f32, 2.0, 3.0, -4.0];
+/// let matrix = WeightMatrix::new("w", 2, 2, weights.as_slice().into())?;
+/// let best = |rule, group| top_k(&matrix, &[9.0, 1.0], &[0.5], rule, group);
+/// let by_score = best(ScoreRule::WeightTimesNorm, ComparisonGroup::PerMatrix)?;
+/// assert_eq!(by_score[0].iter_ones().collect::<Vec<_>>(), [0, 2]);
+/// let by_magnitude = best(ScoreRule::WeightMagnitude, ComparisonGroup::PerMatrix)?;
+/// assert_eq!(by_magnitude[0].iter_ones().collect::<Vec<_>>(), [2, 3]);
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 #[non_exhaustive]
 pub enum ScoreRule {
@@ -18,6 +33,21 @@ pub enum ScoreRule {
 }
 
 /// Which weights are ranked against each other.
+///
+/// ```
+/// use mathneuro_score::{ComparisonGroup, ScoreRule, WeightMatrix, top_k};
+///
+/// # fn main() -> Result<(), mathneuro_score::ScoreError> {
+/// let weights = [1.0f32, 2.0, 3.0, -4.0];
+/// let matrix = WeightMatrix::new("w", 2, 2, weights.as_slice().into())?;
+/// let best = |rule, group| top_k(&matrix, &[1.0, 1.0], &[0.5], rule, group);
+/// let matrix = best(ScoreRule::WeightTimesNorm, ComparisonGroup::PerMatrix)?;
+/// assert_eq!(matrix[0].iter_ones().collect::<Vec<_>>(), [2, 3]);
+/// let rows = best(ScoreRule::WeightTimesNorm, ComparisonGroup::PerRow)?;
+/// assert_eq!(rows[0].iter_ones().collect::<Vec<_>>(), [1, 3]);
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 #[non_exhaustive]
 pub enum ComparisonGroup {

@@ -27,6 +27,16 @@ impl Float {
 }
 
 /// A borrowed run of float elements, little-endian, of any alignment.
+///
+/// ```
+/// use mathneuro_score::{Dtype, Weights};
+///
+/// # fn main() -> Result<(), mathneuro_score::ScoreError> {
+/// let weights = Weights::from_bytes(Dtype::BF16, &[0x80, 0x3f, 0x00, 0xc0])?;
+/// assert_eq!((weights.len(), weights.get(0), weights.get(1)), (2, Some(1.0), Some(-2.0)));
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Debug, Clone, Copy)]
 pub struct Weights<'a> {
     bytes: &'a [u8],
@@ -227,6 +237,17 @@ macro_rules! by_element {
 pub(crate) use by_element;
 
 /// The weight of a linear layer: `[out, in]`, row-major.
+///
+/// ```
+/// use mathneuro_score::WeightMatrix;
+///
+/// # fn main() -> Result<(), mathneuro_score::ScoreError> {
+/// let values = [0.5f32, -2.0, 1.0, 0.1, 0.2, -0.3];
+/// let matrix = WeightMatrix::new("up_proj.weight", 2, 3, values.as_slice().into())?;
+/// assert_eq!((matrix.rows(), matrix.cols(), matrix.weights().get(4)), (2, 3, Some(0.2)));
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Debug, Clone, Copy)]
 pub struct WeightMatrix<'a> {
     name: &'a str,

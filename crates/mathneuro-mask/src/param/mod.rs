@@ -17,6 +17,17 @@ use words::{CHUNK, Words};
 ///
 /// Bits are packed into 64-bit words, the lowest bit first. Bits past the length are always zero, so counts and
 /// comparisons work on whole words.
+///
+/// ```
+/// use mathneuro_mask::ParamMask;
+///
+/// # fn main() -> Result<(), mathneuro_mask::MaskError> {
+/// let math = ParamMask::from_indices(8, [0, 1, 5])?;
+/// let language = ParamMask::from_indices(8, [1, 6])?;
+/// assert_eq!((&math - &language)?.iter_ones().collect::<Vec<_>>(), [0, 5]);
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, PartialEq, Eq)]
 pub struct ParamMask {
     len: usize,

@@ -18,6 +18,18 @@ pub(crate) struct Masked {
 }
 
 /// One mask per parameter, by Hugging Face name, with the parameter's shape.
+///
+/// ```
+/// use mathneuro_mask::{MaskMeta, MaskSet, ParamMask};
+///
+/// # fn main() -> Result<(), mathneuro_mask::MaskError> {
+/// let mut set = MaskSet::new(MaskMeta::default().with_k(0.25));
+/// set.insert("up_proj.weight", &[2, 4], ParamMask::from_indices(8, [3, 6])?)?;
+/// assert_eq!(set.count(), 2);
+/// assert!(MaskSet::from_bytes(&set.to_bytes()?)?.same_bits(&set));
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Debug, Clone, PartialEq)]
 pub struct MaskSet {
     pub(crate) entries: BTreeMap<String, Masked>,

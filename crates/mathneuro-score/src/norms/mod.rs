@@ -23,6 +23,19 @@ pub struct SiteNorms {
 }
 
 /// Activation norms of a set of texts (paper, section 3): all that a score needs to know of the texts.
+///
+/// ```
+/// use mathneuro_score::{ActivationNorms, Provenance, SiteNorms};
+///
+/// # fn main() -> Result<(), mathneuro_score::ScoreError> {
+/// let mut norms = ActivationNorms::new(Provenance::default());
+/// let weights = ["gate_proj.weight", "up_proj.weight"].map(str::to_owned).to_vec();
+/// norms.insert_site("mlp.input", SiteNorms { weights, norms: vec![1.5, 0.25], tokens: 12 })?;
+/// norms.merge(&norms.clone())?;
+/// assert_eq!(norms.norms_for("up_proj.weight")?, [3.0, 0.5]);
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct ActivationNorms {
     sites: BTreeMap<String, SiteNorms>,
