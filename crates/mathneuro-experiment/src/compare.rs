@@ -1,10 +1,11 @@
-//! Two samples files, item by item.
+//! Two runs beside each other: by their results, or item by item by their samples.
 
 use std::collections::BTreeMap;
-use std::fmt::Write as _;
 use std::path::Path;
 
 use crate::error::{Context, Result, bail};
+use crate::render::{Column, Table};
+use crate::results::{Results, Row};
 use mathneuro_core::eval::{paired, paired_scores};
 use serde_json::Value;
 
@@ -22,17 +23,82 @@ struct Answer {
 /// Per metric (`acc,none`) the answers by item.
 type Samples = BTreeMap<String, BTreeMap<u64, Answer>>;
 
-/// The comparison of two samples files as a table in Markdown; remarks stand below it.
+/// The differences of two runs in each row and metric that both have, by their results alone: the standard errors are taken as
+/// independent, so the interval is wider than that of [`samples`], which knows that the items are the same.
+///
+/// # Errors
+/// They have no row, task and metric in common.
+pub fn results(first: &Results, second: &Results) -> Result<Table> {
+    const Z95: f64 = 1.959_963_984_540_054;
+    let heading = [
+        "model",
+        "K",
+        "metric",
+        "first",
+        "second",
+        "difference",
+        "95 % interval",
+    ];
+    let mut table = Table {
+        heading: heading.map(str::to_owned).into(),
+        ..Table::default()
+    };
+    for left in &first.rows {
+        let Some(right) = second.rows.iter().find(|row| row.id == left.id) else {
+            continue;
+        };
+        for column in Column::all(first) {
+            let of = |row: &Row| {
+                row.results
+                    .get(&column.task)?
+                    .metrics
+                    .get(&column.metric)
+                    .copied()
+            };
+            let (Some(a), Some(b)) = (of(left), of(right)) else {
+                continue;
+            };
+            let difference = column.factor * (b.value - a.value);
+            let half = column.factor * Z95 * a.stderr.hypot(b.stderr);
+            table.rows.push(vec![
+                left.label.clone(),
+                left.k.map_or(String::new(), |k| format!("{k:?}")),
+                column.heading.clone(),
+                format!("{:.2}", column.factor * a.value),
+                format!("{:.2}", column.factor * b.value),
+                format!("{difference:+.2}"),
+                format!("[{:+.2}, {:+.2}]", difference - half, difference + half),
+            ]);
+        }
+    }
+    if table.rows.is_empty() {
+        bail!("the results have no row, task and metric in common");
+    }
+    Ok(table)
+}
+
+/// The comparison of two samples files, item by item.
 ///
 /// # Errors
 /// A file cannot be read, the two have no metric or no item in common, or an item has another target in each.
-pub fn table(first: &Path, second: &Path, seed: u64) -> Result<String> {
+pub fn samples(first: &Path, second: &Path, seed: u64) -> Result<Table> {
     let (left, right) = (read(first)?, read(second)?);
-    let mut text = String::from(
-        "| metric | items | first | second | difference | 95 % interval | only first right | only second right | McNemar p |\n\
-         |---|---|---|---|---|---|---|---|---|\n",
-    );
-    let (mut alone, mut reworded, mut rows) = (0, 0, 0);
+    let heading = [
+        "metric",
+        "items",
+        "first",
+        "second",
+        "difference",
+        "95 % interval",
+        "only first right",
+        "only second right",
+        "McNemar p",
+    ];
+    let mut table = Table {
+        heading: heading.map(str::to_owned).into(),
+        ..Table::default()
+    };
+    let (mut alone, mut reworded) = (0, 0);
     for (metric, answers) in &left {
         let Some(others) = right.get(metric) else {
             continue;
@@ -58,10 +124,9 @@ pub fn table(first: &Path, second: &Path, seed: u64) -> Result<String> {
             a.prompt.is_some() && b.prompt.is_some() && a.prompt != b.prompt
         };
         reworded = reworded.max(both.iter().filter(other_prompt).count());
-        row(&mut text, metric, &both, seed)?;
-        rows += 1;
+        table.rows.push(row(metric, &both, seed)?);
     }
-    if rows == 0 {
+    if table.rows.is_empty() {
         let names = |samples: &Samples| samples.keys().cloned().collect::<Vec<_>>().join(", ");
         bail!(
             "no metric in common: {} has {}; {} has {}",
@@ -72,37 +137,35 @@ pub fn table(first: &Path, second: &Path, seed: u64) -> Result<String> {
         );
     }
     if alone > 0 {
-        let _ = writeln!(
-            text,
-            "\n{alone} items are in one file only and were left out."
-        );
+        let remark = format!("{alone} items are in one file only and were left out.");
+        table.remarks.push(remark);
     }
     if reworded > 0 {
-        let _ = writeln!(
-            text,
-            "\n{reworded} items were asked with another prompt in each run."
-        );
+        let remark = format!("{reworded} items were asked with another prompt in each run.");
+        table.remarks.push(remark);
     }
-    Ok(text)
+    Ok(table)
 }
 
-fn row(text: &mut String, metric: &str, both: &[(u64, &Answer, &Answer)], seed: u64) -> Result<()> {
+fn row(metric: &str, both: &[(u64, &Answer, &Answer)], seed: u64) -> Result<Vec<String>> {
     let left: Vec<f64> = both.iter().map(|(_, a, _)| a.score).collect();
     let right: Vec<f64> = both.iter().map(|(_, _, b)| b.score).collect();
     let mean = |scores: &[f64]| scores.iter().sum::<f64>() / scores.len() as f64;
     let (n, a, b) = (both.len(), mean(&left), mean(&right));
-    if left
-        .iter()
-        .chain(&right)
-        .any(|score| *score != 0.0 && *score != 1.0)
-    {
+    let binary = |score: &f64| *score == 0.0 || *score == 1.0;
+    if !left.iter().chain(&right).all(binary) {
         let found = paired_scores(&left, &right, seed)?;
-        let _ = writeln!(
-            text,
-            "| {metric} | {n} | {a:.4} | {b:.4} | {:+.4} | [{:+.4}, {:+.4}] | | | |",
-            found.value, found.low, found.high
-        );
-        return Ok(());
+        return Ok(vec![
+            metric.to_owned(),
+            n.to_string(),
+            format!("{a:.4}"),
+            format!("{b:.4}"),
+            format!("{:+.4}", found.value),
+            format!("[{:+.4}, {:+.4}]", found.low, found.high),
+            String::new(),
+            String::new(),
+            String::new(),
+        ]);
     }
     let bits = |scores: &[f64]| {
         scores
@@ -112,24 +175,25 @@ fn row(text: &mut String, metric: &str, both: &[(u64, &Answer, &Answer)], seed: 
     };
     let found = paired(&bits(&left), &bits(&right))?;
     let only = |a: f64, b: f64| {
-        left.iter()
-            .zip(&right)
+        let pairs = left.iter().zip(&right);
+        pairs
             .filter(|(x, y)| **x == a && **y == b)
             .count()
+            .to_string()
     };
-    let _ = writeln!(
-        text,
-        "| {metric} | {n} | {:.1} % | {:.1} % | {:+.1} | [{:+.1}, {:+.1}] | {} | {} | {:.4} |",
-        100.0 * a,
-        100.0 * b,
-        100.0 * found.difference,
-        100.0 * found.low,
-        100.0 * found.high,
+    let [a, b, difference, low, high] =
+        [a, b, found.difference, found.low, found.high].map(|share| 100.0 * share);
+    Ok(vec![
+        metric.to_owned(),
+        n.to_string(),
+        format!("{a:.1} %"),
+        format!("{b:.1} %"),
+        format!("{difference:+.1}"),
+        format!("[{low:+.1}, {high:+.1}]"),
         only(1.0, 0.0),
         only(0.0, 1.0),
-        found.p_value
-    );
-    Ok(())
+        format!("{:.4}", found.p_value),
+    ])
 }
 
 fn read(path: &Path) -> Result<Samples> {
@@ -221,7 +285,7 @@ mod tests {
         let (a, b) = (dir.path().join("a.jsonl"), dir.path().join("b.jsonl"));
         fs::write(&a, first).unwrap();
         fs::write(&b, second).unwrap();
-        table(&a, &b, 0)
+        Ok(crate::render::markdown::table(&samples(&a, &b, 0)?))
     }
 
     #[test]
@@ -303,7 +367,7 @@ mod tests {
             (line("1", "acc"), "{".to_owned(), "line 1"),
             (line("1", "acc"), String::new(), "holds no score"),
         ] {
-            let error = format!("{:#}", compared(&first, &second).unwrap_err());
+            let error = compared(&first, &second).unwrap_err().to_string();
             assert!(error.contains(expected), "{error}");
         }
     }

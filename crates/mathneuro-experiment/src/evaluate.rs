@@ -3,15 +3,14 @@
 use crate::error::Result;
 
 use crate::check;
-use crate::experiment::Row;
 use crate::folder::RunFolder;
 use crate::inputs;
 use crate::interrupt::Interrupt;
 use crate::measure::Measure;
-use crate::report;
+use crate::render::markdown;
+use crate::results::{Row, UNEDITED, scores};
 use crate::sources::Sources;
 use crate::spec::{Evaluation, to_toml};
-use crate::variant::Variant;
 
 const TITLE: &str = "evaluate";
 
@@ -28,20 +27,12 @@ pub fn run(args: &Evaluation, interrupt: &Interrupt) -> Result<()> {
     let settings = inputs::evaluation(&args, &exact, &measure.checkpoint, &measure.suite)?;
     let folder = RunFolder::open_or_create(&args.output_path, &settings)?;
     folder.write(&format!("{TITLE}.toml"), &to_toml(&exact)?)?;
-    let variant = Variant::Unedited;
-    let known = measure.known(&folder, &variant.id())?;
-    let scores = measure.scores(&model, &folder, &variant.id(), known);
-    let scores = interrupt.explain(scores, &args.output_path)?;
-    let document = report::evaluation(TITLE, &args, &settings, &measure, &scores)?;
-    folder.write_json(&format!("{TITLE}.json"), &document)?;
-    let row = Row {
-        variant,
-        edit: None,
-        modules: None,
-        scores,
-    };
-    let table = report::table(&measure.suite, &[row]);
-    folder.write(&format!("{TITLE}.md"), &table)?;
-    println!("{table}");
+    let known = measure.known(&folder, UNEDITED)?;
+    let found = measure.scores(&model, &folder, UNEDITED, known);
+    let found = interrupt.explain(found, &args.output_path)?;
+    let mut results = measure.results(TITLE, &settings)?;
+    results.push(Row::unedited(scores(&found)));
+    folder.write_results(&results)?;
+    println!("{}", markdown::render(&results)?);
     Ok(())
 }

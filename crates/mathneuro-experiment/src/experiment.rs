@@ -1,7 +1,5 @@
 //! The experiment: norms -> masks -> edited models -> rows. Each step first looks for what is already on disk.
 
-use std::collections::BTreeMap;
-
 use crate::error::{Context, Result, bail};
 use mathneuro_core::capture::{CollectOptions, Model, check_texts, collect_norms};
 use mathneuro_core::edit::apply_from;
@@ -11,15 +9,17 @@ use mathneuro_core::{
     random_control, save_masks, save_norms,
 };
 
+use serde_json::json;
+
 use crate::check;
-use crate::folder::{RunFolder, Settings};
+use crate::folder::RunFolder;
 use crate::inputs;
 use crate::interrupt::Interrupt;
-use crate::measure::{Measure, Scores};
-use crate::modules::{self, ModuleCount};
-use crate::plot;
+use crate::measure::Measure;
+use crate::modules;
 use crate::progress;
-use crate::report;
+use crate::render::markdown;
+use crate::results::{self, Results, Row};
 use crate::sources::Sources;
 use crate::spec::{Spec, to_toml};
 use crate::texts::TextSet;
@@ -64,34 +64,14 @@ pub fn run(title: &str, args: &Spec, interrupt: &Interrupt) -> Result<()> {
         folder,
         interrupt,
     };
-    let finished = experiment.rows(
-        title,
-        &sets,
-        &plan(&args.k, args.num_seeds, &args.operations()),
-        &settings,
-    );
-    let finished = interrupt.explain(finished, &args.evaluation.output_path)?;
-    let table = report::table(&measure.suite, &finished);
-    experiment.folder.write(&format!("{title}.md"), &table)?;
-    plot::draw(
-        &experiment.folder.path(&format!("{title}.svg"))?,
-        &report::panels(&measure.suite, &finished),
-    )?;
-    println!("{table}");
+    let rows = plan(&args.k, args.num_seeds, &args.operations());
+    let mut results = measure.results(title, &settings)?;
+    results.config["k"] = json!(args.k);
+    results.config["repeats"] = json!(args.num_seeds);
+    let finished = experiment.rows(&sets, &rows, &mut results);
+    interrupt.explain(finished, &args.evaluation.output_path)?;
+    println!("{}", markdown::render(&results)?);
     Ok(())
-}
-
-/// One finished row.
-#[derive(Debug)]
-pub struct Row {
-    /// What was edited.
-    pub variant: Variant,
-    /// What the edit did, if there was one.
-    pub edit: Option<EditReport>,
-    /// Where the edited parameters are, by kind of module.
-    pub modules: Option<BTreeMap<String, ModuleCount>>,
-    /// Scores by task.
-    pub scores: Scores,
 }
 
 struct Experiment<'a> {
@@ -105,26 +85,17 @@ struct Experiment<'a> {
 
 impl Experiment<'_> {
     /// All rows. The results file has those that are finished.
-    fn rows(
-        &mut self,
-        title: &str,
-        sets: &[TextSet],
-        rows: &[Variant],
-        settings: &Settings,
-    ) -> Result<Vec<Row>> {
+    fn rows(&mut self, sets: &[TextSet], rows: &[Variant], results: &mut Results) -> Result<()> {
         for repeat in 0..self.args.num_seeds {
             self.make_masks(sets, repeat)?;
         }
-        let mut finished = Vec::new();
         for (index, variant) in rows.iter().enumerate() {
             self.interrupt.check()?;
             eprintln!("Row {} of {}: {}", index + 1, rows.len(), variant.id());
-            finished.push(self.row(variant)?);
-            let document = report::document(title, self.args, settings, self.measure, &finished)?;
-            self.folder
-                .write_json(&format!("{title}.json"), &document)?;
+            results.push(self.row(variant)?);
+            self.folder.write_results(results)?;
         }
-        Ok(finished)
+        Ok(())
     }
 
     /// Norms of the skill and the general sets of one repeat, then the masks of every K and their controls.
@@ -250,12 +221,13 @@ impl Experiment<'_> {
             }
         }
         self.save_checkpoint(variant)?;
-        Ok(Row {
-            variant: variant.clone(),
-            edit,
-            modules,
-            scores,
-        })
+        let mut row = Row::unedited(results::scores(&scores));
+        if let Variant::Edited { k, repeat, .. } = variant {
+            (row.id, row.label) = (id, variant.label());
+            (row.k, row.repeat) = (Some(*k), Some(*repeat));
+            (row.modules, row.edit) = (modules, edit.map(|edit| edit.totals));
+        }
+        Ok(row)
     }
 
     fn masks(&self, variant: &Variant) -> Result<Option<MaskSet>> {

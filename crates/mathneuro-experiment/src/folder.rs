@@ -10,10 +10,15 @@ use serde::{Serialize, de::DeserializeOwned};
 use serde_json::Value;
 
 use crate::hash::sha256;
+use crate::render::FORMATS;
+use crate::results::Results;
 
 const SETTINGS: &str = "run.json";
 const LOCK: &str = "run.lock";
 const CHECKSUMS: &str = "sha256.json";
+
+/// The folder's own files of JSON, beside results.
+pub(crate) const OWN_FILES: [&str; 2] = [SETTINGS, CHECKSUMS];
 
 /// Settings that decide every number in the folder, by name.
 pub type Settings = BTreeMap<String, Value>;
@@ -94,6 +99,22 @@ impl RunFolder {
     pub fn write(&self, relative: &str, text: &str) -> Result<()> {
         let path = self.path(relative)?;
         Ok(write_atomic(path, |out| out.write_all(text.as_bytes()))?)
+    }
+
+    /// Writes results, and beside them every format that has something to show.
+    ///
+    /// # Errors
+    /// A file cannot be written.
+    pub fn write_results(&self, results: &Results) -> Result<()> {
+        let title = &results.experiment;
+        self.write_json(&format!("{title}.json"), results)?;
+        for format in FORMATS {
+            let text = (format.render)(results)?;
+            if !text.is_empty() {
+                self.write(&format!("{title}.{}", format.extension), &text)?;
+            }
+        }
+        Ok(())
     }
 
     /// Records the checksum of a finished file. A file without a checksum, or with another one, is not used again.

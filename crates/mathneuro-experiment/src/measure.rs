@@ -10,10 +10,12 @@ use mathneuro_core::Checkpoint;
 use mathneuro_core::capture::tch::Kind;
 use mathneuro_core::capture::{LoadOptions, Model, Tokenizer};
 use mathneuro_core::eval::{Engine, Meter, ResponseCache, TaskResult};
+use serde_json::json;
 
 use crate::check;
-use crate::folder::RunFolder;
+use crate::folder::{RunFolder, Settings};
 use crate::interrupt::Interrupt;
+use crate::results::Results;
 use crate::spec::{Dtype, Evaluation};
 use crate::suite::{Suite, remarks, summary};
 use crate::throughput::Machine;
@@ -71,6 +73,20 @@ impl<'a> Measure<'a> {
         let model = Model::load(&self.checkpoint, &options)?;
         self.suite.check(&Engine::new(&model, &self.tokenizer))?;
         Ok(model)
+    }
+
+    /// Results of this model by these tasks, without a row yet.
+    ///
+    /// # Errors
+    /// The checkpoint cannot be read for its fingerprint.
+    pub fn results(&self, title: &str, settings: &Settings) -> Result<Results> {
+        let mut config = json!(settings);
+        config["batch"] = json!(self.args.batch_size);
+        let mut results = Results::new(title, self.checkpoint.fingerprint()?, config);
+        results.tasks = self.suite.tasks();
+        let versions = self.suite.versions().into_iter();
+        results.versions = versions.map(|(task, n)| (task.to_owned(), n)).collect();
+        Ok(results)
     }
 
     /// The scores of a row that are in the folder, each with its samples.

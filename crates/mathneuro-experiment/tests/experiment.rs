@@ -6,10 +6,13 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use mathneuro_core::{load_masks, load_norms};
+use mathneuro_experiment::compare;
 use mathneuro_experiment::error::Result;
 use mathneuro_experiment::evaluate;
 use mathneuro_experiment::experiment::run;
 use mathneuro_experiment::interrupt::Interrupt;
+use mathneuro_experiment::render::FORMATS;
+use mathneuro_experiment::results::{FORMAT, Results};
 use mathneuro_experiment::spec::{self, Spec};
 use serde_json::Value;
 
@@ -671,4 +674,67 @@ fn settings_are_known_by_their_names() {
     let out = dir.path().join("out");
     let error = refused(&settings(&out, &[("top_k", "3")]));
     assert!(error.contains("give --temperature"), "{error}");
+}
+
+#[test]
+fn results_are_read_back_from_their_folder_alone() {
+    let dir = tempfile::tempdir().unwrap();
+    let (model, out) = (dir.path().join("model"), dir.path().join("out"));
+    copy_model(&model);
+    let model_flag = model.display().to_string();
+    let spec = settings(&out, &[("k", "0.1"), ("model", &model_flag)]);
+    prune(&spec).unwrap();
+    fs::remove_dir_all(model).unwrap();
+    // As a run that works there has it.
+    let lock = fs::File::open(out.join("run.lock")).unwrap();
+    lock.lock().unwrap();
+
+    let file = out.join("gsm8k_pruning.json");
+    let found = Results::open(&out).unwrap();
+    assert_eq!(found.format, FORMAT);
+    assert_eq!(serde_json::to_value(&found).unwrap(), json(file.clone()));
+    let again = serde_json::from_value(serde_json::to_value(&found).unwrap()).unwrap();
+    assert_eq!(found, again);
+    for format in FORMATS {
+        let written = out.join(format!("gsm8k_pruning.{}", format.extension));
+        let written = fs::read_to_string(written).unwrap();
+        assert_eq!(
+            (format.render)(&found).unwrap(),
+            written,
+            "{}",
+            format.extension
+        );
+    }
+    let text =
+        |ending: &str| fs::read_to_string(out.join(format!("gsm8k_pruning.{ending}"))).unwrap();
+    let (latex, csv) = (text("tex"), text("csv"));
+    assert!(
+        latex.contains("\\toprule\nmodel & K & edited & MMLU \\% &"),
+        "{latex}"
+    );
+    let perplexity = found.rows[1].results["perplexity-math"].metrics["token_perplexity,none"];
+    let line = format!(",token_perplexity,none,{},", perplexity.value);
+    assert!(csv.replace('"', "").contains(&line), "{csv}");
+    let same = compare::results(&found, &found).unwrap();
+    assert!(same.rows.iter().all(|row| row[5] == "+0.00"), "{same:?}");
+
+    // Version 1 had no `format` and no `tasks`, and an evaluation had no `rows`.
+    let mut old = json(file.clone());
+    let first = old["rows"][0]["results"].clone();
+    let fields = old.as_object_mut().unwrap();
+    for field in ["format", "tasks", "rows"] {
+        fields.remove(field);
+    }
+    assert_eq!(fields["results"], first);
+    fs::write(&file, old.to_string()).unwrap();
+    let old = Results::open(&file).unwrap();
+    assert_eq!((old.format, &old.rows[..]), (1, &found.rows[..1]));
+    assert_eq!(old.tasks, ["mmlu", "perplexity-math"]);
+
+    fs::write(&file, r#"{"experiment": "x", "format": 99}"#).unwrap();
+    let error = Results::open(&out).unwrap_err().to_string();
+    assert!(error.contains("version 99"), "{error}");
+    fs::remove_file(&file).unwrap();
+    let error = Results::open(&out).unwrap_err().to_string();
+    assert!(error.contains("holds no results"), "{error}");
 }

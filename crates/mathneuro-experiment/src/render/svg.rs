@@ -1,28 +1,22 @@
 //! Accuracy against K, the method beside its control, as SVG.
 
-use std::path::Path;
+use std::collections::BTreeMap;
 
-use crate::error::{ExperimentError, Result};
 use plotters::prelude::*;
 
-/// One line of a panel: K, value, low and high end of the 95 % interval.
-#[derive(Debug, Clone)]
-pub struct Series {
-    /// Its name in the legend.
-    pub label: String,
-    /// Points in ascending K.
-    pub points: Vec<[f64; 4]>,
-}
+use super::Column;
+use crate::error::{ExperimentError, Result};
+use crate::results::{Results, UNEDITED};
+
+/// One line of a panel: its name, and in ascending K the value, low and high end of the 95 % interval.
+type Series = (String, Vec<[f64; 4]>);
 
 /// One panel: a metric of a task.
-#[derive(Debug, Clone)]
-pub struct Panel {
-    /// Its title.
-    pub title: String,
+struct Panel {
+    title: String,
     /// The unedited model: value, low, high.
-    pub unedited: Option<[f64; 3]>,
-    /// The edits.
-    pub series: Vec<Series>,
+    unedited: Option<[f64; 3]>,
+    series: Vec<Series>,
 }
 
 const PANEL: (u32, u32) = (360, 300);
@@ -35,31 +29,55 @@ const COLOURS: [RGBColor; 4] = [
     RGBColor(40, 140, 90),
 ];
 
-/// Draws the panels in lines of three, with the legend in the first.
+/// A panel per metric, three in a line, with the legend in the first. Later repeats are rows of the table; the plot shows the
+/// first. Without an edit there is nothing to draw.
 ///
 /// # Errors
-/// The file cannot be written.
-pub fn draw(path: &Path, panels: &[Panel]) -> Result<()> {
-    let drawable: Vec<&Panel> = panels
-        .iter()
-        .filter(|p| p.series.iter().any(|s| !s.points.is_empty()))
+/// The drawing library fails.
+pub fn render(results: &Results) -> Result<String> {
+    let panels: Vec<Panel> = Column::all(results)
+        .into_iter()
+        .map(|column| panel(&column, results))
+        .filter(|panel| !panel.series.is_empty())
         .collect();
-    if drawable.is_empty() {
-        return Ok(());
+    let mut text = String::new();
+    if panels.is_empty() {
+        return Ok(text);
     }
-    let columns = drawable.len().min(COLUMNS);
-    let lines = drawable.len().div_ceil(columns);
+    let columns = panels.len().min(COLUMNS);
+    let lines = panels.len().div_ceil(columns);
     let size = (PANEL.0 * columns as u32, PANEL.1 * lines as u32);
-    let root = SVGBackend::new(path, size).into_drawing_area();
     let failed = |error: &dyn std::fmt::Display| {
-        ExperimentError::Invalid(format!("cannot draw {}: {error}", path.display()))
+        ExperimentError::Invalid(format!("cannot draw the plot: {error}"))
     };
+    let root = SVGBackend::with_string(&mut text, size).into_drawing_area();
     root.fill(&WHITE).map_err(|e| failed(&e))?;
     let areas = root.split_evenly((lines, columns));
-    for (index, (area, panel)) in areas.iter().zip(drawable).enumerate() {
+    for (index, (area, panel)) in areas.iter().zip(&panels).enumerate() {
         draw_panel(area, panel, index == 0).map_err(|e| failed(&e))?;
     }
-    root.present().map_err(|e| failed(&e))
+    root.present().map_err(|e| failed(&e))?;
+    drop((areas, root));
+    Ok(text)
+}
+
+fn panel(column: &Column, results: &Results) -> Panel {
+    let unedited = results.rows.iter().find(|row| row.id == UNEDITED);
+    let mut by_label: BTreeMap<String, Vec<[f64; 4]>> = BTreeMap::new();
+    for row in results.rows.iter().filter(|row| row.repeat == Some(0)) {
+        if let (Some(k), Some([value, low, high])) = (row.k, column.of(row)) {
+            let points = by_label.entry(row.label.clone()).or_default();
+            points.push([k, value, low, high]);
+        }
+    }
+    for points in by_label.values_mut() {
+        points.sort_by(|a, b| a[0].total_cmp(&b[0]));
+    }
+    Panel {
+        title: column.heading.clone(),
+        unedited: unedited.and_then(|row| column.of(row)),
+        series: by_label.into_iter().collect(),
+    }
 }
 
 fn draw_panel(
@@ -67,7 +85,7 @@ fn draw_panel(
     panel: &Panel,
     legend: bool,
 ) -> Result<(), Box<dyn std::error::Error>> {
-    let all: Vec<&[f64; 4]> = panel.series.iter().flat_map(|s| &s.points).collect();
+    let all: Vec<&[f64; 4]> = panel.series.iter().flat_map(|(_, points)| points).collect();
     let ks = || all.iter().map(|p| p[0]).filter(|k| *k > 0.0);
     let (low, high) = (ks().fold(f64::MAX, f64::min), ks().fold(0.0, f64::max));
     let top = all
@@ -98,14 +116,14 @@ fn draw_panel(
             .label("unedited")
             .legend(|(x, y)| PathElement::new([(x, y), (x + 14, y)], BLACK));
     }
-    for (series, colour) in panel.series.iter().zip(COLOURS.into_iter().cycle()) {
-        let points = || series.points.iter().filter(|p| p[0] > 0.0);
+    for ((label, points), colour) in panel.series.iter().zip(COLOURS.into_iter().cycle()) {
+        let points = || points.iter().filter(|p| p[0] > 0.0);
         chart
             .draw_series(LineSeries::new(
                 points().map(|p| (p[0], p[1])),
                 colour.stroke_width(2),
             ))?
-            .label(&series.label)
+            .label(label)
             .legend(move |(x, y)| PathElement::new([(x, y), (x + 14, y)], colour.stroke_width(2)));
         chart.draw_series(
             points().map(|p| ErrorBar::new_vertical(p[0], p[2], p[1], p[3], colour.filled(), 5)),
