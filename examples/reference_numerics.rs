@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
 use clap::Parser;
-use mathneuro_core::capture::tch::Kind;
+use mathneuro_core::capture::Dtype;
 use mathneuro_core::capture::{
     Batch, LoadOptions, LogitsToKeep, Model, TextNormRecorder, Tokenizer,
 };
@@ -103,13 +103,13 @@ fn main() -> Result<()> {
             .collect()
     };
     let ids = [encode(&args.skill)?, encode(&args.general)?];
-    let record = |dtype: Kind, what: &str| -> Result<Sets> {
+    let record = |dtype: Dtype, what: &str| -> Result<Sets> {
         let model = Model::load(&checkpoint, &LoadOptions::default().with_dtype(dtype))?;
         let run = |ids: &[Vec<u32>]| norms(&model, ids, what, &interrupt);
         Ok([run(&ids[0])?, run(&ids[1])?])
     };
-    let exact = record(Kind::Float, "Norms in f32")?;
-    let rounded = record(Kind::BFloat16, "Norms in bf16")?;
+    let exact = record(Dtype::F32, "Norms in f32")?;
+    let rounded = record(Dtype::BF16, "Norms in bf16")?;
 
     let title: Vec<String> = args.k.iter().map(|k| format!("K = {k}")).collect();
     println!("| texts | {} |", title.join(" | "));

@@ -7,7 +7,7 @@ use mathneuro_benches::{Contest, Contests, Goal, smollm2};
 use mathneuro_capture::{
     Batch, CaptureError, Hook, LoadOptions, LogitsToKeep, Model, NormRecorder,
 };
-use mathneuro_checkpoint::Checkpoint;
+use mathneuro_checkpoint::{Checkpoint, Dtype};
 use tch::{Kind, Tensor};
 
 /// Texts and tokens of each.
@@ -62,10 +62,7 @@ fn main() -> anyhow::Result<()> {
         return Ok(());
     };
     let checkpoint = Checkpoint::open(folder)?;
-    let model = Model::load(
-        &checkpoint,
-        &LoadOptions::default().with_dtype(Kind::BFloat16),
-    )?;
+    let model = Model::load(&checkpoint, &LoadOptions::default().with_dtype(Dtype::BF16))?;
     for (texts, length) in SHAPES {
         let ids: Vec<Vec<u32>> = (0..texts)
             .map(|text| {

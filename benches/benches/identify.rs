@@ -9,9 +9,8 @@ use mathneuro_benches::{Contest, Contests, Goal, KS, in_repository, peak_memory,
 use mathneuro_capture::{
     Batch, CollectOptions, LoadOptions, LogitsToKeep, Model, Tokenizer, collect_norms,
 };
-use mathneuro_checkpoint::Checkpoint;
+use mathneuro_checkpoint::{Checkpoint, Dtype};
 use mathneuro_core::{CalibrationSet, Isolator};
-use tch::Kind;
 
 /// Texts of each set.
 const TEXTS: usize = 20;
@@ -114,10 +113,7 @@ fn main() -> anyhow::Result<()> {
     };
     let checkpoint = Checkpoint::open(&folder)?;
     let inputs = Inputs {
-        model: Model::load(
-            &checkpoint,
-            &LoadOptions::default().with_dtype(Kind::BFloat16),
-        )?,
+        model: Model::load(&checkpoint, &LoadOptions::default().with_dtype(Dtype::BF16))?,
         tokenizer: Tokenizer::from_dir(&folder)?,
         skill: texts("data/word_problems.jsonl", &["question", "answer"])?,
         general: texts("data/passages.jsonl", &["article"])?,

@@ -3,8 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use mathneuro_core::Checkpoint;
-use mathneuro_core::capture::tch::Kind;
-use mathneuro_core::capture::{LoadOptions, Model, Tokenizer};
+use mathneuro_core::capture::{Dtype, LoadOptions, Model, Tokenizer};
 use safetensors::SafeTensors;
 use serde_json::Value;
 use sha2::{Digest, Sha256};
@@ -91,7 +90,7 @@ fn needed(folder: PathBuf, file: &str, command: &str) -> PathBuf {
 /// If either cannot be loaded.
 pub fn load(folder: &Path) -> (Model, Tokenizer) {
     let load = || -> Result<_, Box<dyn std::error::Error>> {
-        let options = LoadOptions::default().with_dtype(Kind::Float);
+        let options = LoadOptions::default().with_dtype(Dtype::F32);
         let model = Model::load(&Checkpoint::open(folder)?, &options)?;
         Ok((model, Tokenizer::from_dir(folder)?))
     };

@@ -43,7 +43,7 @@ fn logits_norms_and_masks_of_the_sixteen_prompts() {
                 .unwrap();
             check_logits(prompt, &ids, &logits.to_kind(Kind::Float));
         }
-        statistics.push(session.finish().into_stats().unwrap());
+        statistics.push(session.finish().into_norms().unwrap());
     }
 
     let norms_file = golden("norms_SmolLM2-135M-Instruct.safetensors");

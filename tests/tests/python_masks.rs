@@ -37,7 +37,7 @@ fn ours(model: &Model, texts: &[Vec<u32>]) -> ActivationNorms {
     let session = model.attach(NormRecorder::new(model));
     let batch = Batch::new(texts).unwrap();
     model.forward(&batch, None, LogitsToKeep::None).unwrap();
-    session.finish().into_stats().unwrap()
+    session.finish().into_norms().unwrap()
 }
 
 fn masks(checkpoint: &Checkpoint, skill: ActivationNorms, general: ActivationNorms) -> MaskSet {

@@ -4,7 +4,7 @@
 
 use std::ops::ControlFlow;
 
-use mathneuro_core::capture::tch::Kind;
+use mathneuro_core::capture::Dtype;
 use mathneuro_core::capture::{Batch, LoadOptions, LogitsToKeep, Model, TextNormRecorder};
 use mathneuro_core::score::{TextNorms, isolate_set};
 use mathneuro_core::{
@@ -19,7 +19,7 @@ const KS: [f64; 4] = [0.0001, 0.001, 0.01, 0.05];
 /// index (`drift_SmolLM2.json`, row `8trunc`, `A~Ct`).
 const AGREEMENT: [f64; 4] = [0.9596, 0.97642, 0.96905, 0.96104];
 
-fn norms(checkpoint: &Checkpoint, dtype: Kind, expected: &Value) -> [TextNorms; 2] {
+fn norms(checkpoint: &Checkpoint, dtype: Dtype, expected: &Value) -> [TextNorms; 2] {
     let model = Model::load(checkpoint, &LoadOptions::default().with_dtype(dtype)).unwrap();
     ["math", "general"].map(|set| {
         let session = model.attach(TextNormRecorder::new(&model));
@@ -41,8 +41,8 @@ fn norms(checkpoint: &Checkpoint, dtype: Kind, expected: &Value) -> [TextNorms; 
 fn eight_texts_agree_with_the_formula_as_far_as_measured() {
     let checkpoint = Checkpoint::open(model("SmolLM2-135M-Instruct")).unwrap();
     let expected = golden_json("golden_SmolLM2-135M-Instruct.json");
-    let exact = norms(&checkpoint, Kind::Float, &expected);
-    let rounded = norms(&checkpoint, Kind::BFloat16, &expected);
+    let exact = norms(&checkpoint, Dtype::F32, &expected);
+    let rounded = norms(&checkpoint, Dtype::BF16, &expected);
     let draws: Vec<usize> = (0..8).collect();
 
     let sums: Vec<_> = exact[0]

@@ -8,7 +8,7 @@
 //! busy machine set `OMP_NUM_THREADS` and `RAYON_NUM_THREADS` to 1 and add `cpu`: then the time that the thread ran counts
 //! (Linux only), not the time that passed.
 
-use mathneuro_capture::tch::Kind;
+use mathneuro_capture::Dtype;
 use mathneuro_capture::{Batch, KvCache, LoadOptions, LogitsToKeep, Model, NormRecorder};
 use mathneuro_checkpoint::Checkpoint;
 
@@ -24,8 +24,8 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let mut arguments = std::env::args().skip(1);
     let folder = arguments.next().ok_or("which model folder?")?;
     let dtype = match arguments.next().as_deref() {
-        Some("f32") => Kind::Float,
-        Some("bf16") | None => Kind::BFloat16,
+        Some("f32") => Dtype::F32,
+        Some("bf16") | None => Dtype::BF16,
         Some(other) => return Err(format!("{other}: bf16 or f32").into()),
     };
     let clock = match arguments.next().as_deref() {

@@ -48,7 +48,7 @@ impl KvCache {
         model
             .block_devices()
             .map(|device| {
-                let options = (model.dtype(), device);
+                let options = (model.kind(), device);
                 Ok((
                     Tensor::f_zeros(size, options)?,
                     Tensor::f_zeros(size, options)?,
@@ -126,7 +126,7 @@ impl KvCache {
     pub fn slot_bytes(model: &Model, capacity: usize, shared: usize) -> usize {
         let config = model.config();
         let token = 2 * config.num_key_value_heads * config.head_dim;
-        let element = model.dtype().elt_size_in_bytes();
+        let element = model.dtype().bitsize() / 8;
         let tokens = match model.attends_in_parts(capacity) {
             true => capacity.saturating_sub(shared),
             false => capacity,

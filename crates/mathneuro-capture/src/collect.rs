@@ -1,5 +1,6 @@
 //! From texts to activation norms.
 
+use mathneuro_checkpoint::Interrupted;
 use mathneuro_score::ActivationNorms;
 
 use crate::batch::Batch;
@@ -77,16 +78,14 @@ pub fn collect_norms<T: AsRef<str>>(
         }
         model.forward(&Batch::new(&encoded[done..end])?, None, LogitsToKeep::None)?;
         done = end;
-        if !progress(done + skipped, total) && done < encoded.len() {
-            return Err(CaptureError::Interrupted {
-                done: done + skipped,
-                total,
-            });
+        let texts = done + skipped;
+        if !progress(texts, total) && done < encoded.len() {
+            return Err(Interrupted { done: texts, total }.into());
         }
     }
-    let mut stats = session.finish().into_stats()?;
-    stats.count_texts(0, skipped as u64, truncated);
-    Ok(stats)
+    let mut norms = session.finish().into_norms()?;
+    norms.count_texts(0, skipped as u64, truncated);
+    Ok(norms)
 }
 
 /// What [`collect_norms`] would refuse the texts for, before anything is computed.

@@ -104,7 +104,7 @@ impl<'m> EditedModel<'m> {
         if counts.selected == 0 {
             return Ok(());
         }
-        let kind = kind_of(&view)?;
+        let kind = kind_of(name, view.dtype())?;
         let edited = Tensor::f_from_data_size(&bytes, &[counts.selected as i64], kind)?
             .f_to_kind(parameter.kind())?
             .f_to_device(parameter.device())?;

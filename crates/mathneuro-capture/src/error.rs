@@ -2,6 +2,8 @@
 
 use std::path::PathBuf;
 
+use mathneuro_checkpoint::Dtype;
+
 /// What can go wrong between a checkpoint, its tokenizer, and the tensors of a forward pass.
 #[derive(thiserror::Error)]
 #[non_exhaustive]
@@ -63,13 +65,13 @@ pub enum CaptureError {
         /// Shape by the configuration.
         expected: Vec<usize>,
     },
-    /// A tensor that is not of a float type.
-    #[error("{name} is {dtype}; F32, F16 or BF16 is needed")]
-    DtypeMismatch {
+    /// A dtype that a model cannot run in.
+    #[error("{name} is {dtype:?}; F32, F16 or BF16 is needed")]
+    UnsupportedDtype {
         /// The tensor.
         name: String,
-        /// Its type.
-        dtype: String,
+        /// Its dtype.
+        dtype: Dtype,
     },
     /// An output head that should equal the embedding and does not.
     #[error(
@@ -184,13 +186,8 @@ pub enum CaptureError {
     #[error("none of the {0} texts gave a token")]
     NoTokens(usize),
     /// The progress callback asked to stop.
-    #[error("stopped after {done} of {total}")]
-    Interrupted {
-        /// Texts done.
-        done: usize,
-        /// Texts in all.
-        total: usize,
-    },
+    #[error(transparent)]
+    Interrupted(#[from] mathneuro_checkpoint::Interrupted),
     /// libtorch refused an operation.
     #[error("libtorch: {0}")]
     Torch(#[from] tch::TchError),
@@ -209,6 +206,13 @@ pub enum CaptureError {
 impl std::fmt::Debug for CaptureError {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         std::fmt::Display::fmt(self, f)
+    }
+}
+
+impl CaptureError {
+    /// Whether the caller stopped the work.
+    pub fn is_interrupted(&self) -> bool {
+        matches!(self, Self::Interrupted(_))
     }
 }
 

@@ -12,7 +12,7 @@ use crate::error::Result;
 pub trait Hook {
     /// Called at each hook site with the input of the linear layers that read it.
     ///
-    /// `input` is `[total_tokens, in_features]` in the model's number format; `segments` are the ranges of the texts in
+    /// `input` is `[total_tokens, in_features]` in the model's dtype; `segments` are the ranges of the texts in
     /// it. The tensor belongs to the forward pass: keep what is needed of it, not the tensor.
     ///
     /// # Errors

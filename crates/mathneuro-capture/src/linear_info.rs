@@ -4,6 +4,7 @@ use std::ops::Range;
 
 use mathneuro_checkpoint::WeightLayout;
 use mathneuro_mask::ParamMask;
+use mathneuro_score::HeadRanges;
 
 use crate::error::{CaptureError, Result};
 
@@ -70,6 +71,23 @@ impl LinearInfo {
         match self.layout {
             WeightLayout::OutIn => [self.out_features, self.in_features],
             WeightLayout::InOut => [self.in_features, self.out_features],
+        }
+    }
+
+    /// Its attention heads, if every part of it has them. Under grouped-query attention keys and values have fewer heads
+    /// than queries.
+    pub(crate) fn heads(&self) -> Option<HeadRanges> {
+        let mut heads = Vec::new();
+        for part in &self.parts {
+            let head_dim = part.head_dim?;
+            for range in &part.ranges {
+                let starts = range.clone().step_by(head_dim);
+                heads.extend(starts.map(|start| start..start + head_dim));
+            }
+        }
+        match self.parts.first()?.side {
+            Side::Out => Some(HeadRanges::Rows(heads)),
+            Side::In => Some(HeadRanges::Columns(heads)),
         }
     }
 

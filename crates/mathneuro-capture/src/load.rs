@@ -7,13 +7,48 @@ use tch::{Device, Kind, Tensor};
 
 use crate::error::{CaptureError, Result, shorten};
 use crate::linear_info::{LinearInfo, LinearPart};
-use crate::model::LoadOptions;
 use crate::names::Names;
 use crate::parts::Linear;
+use crate::placement::DeviceMap;
+
+/// The devices and the dtype of a model.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub struct LoadOptions {
+    /// The devices.
+    pub device_map: DeviceMap,
+    /// The dtype of weights and activations; the checkpoint's own if not given.
+    pub dtype: Option<Dtype>,
+}
+
+impl Default for LoadOptions {
+    fn default() -> Self {
+        Self {
+            device_map: Device::Cpu.into(),
+            dtype: None,
+        }
+    }
+}
+
+impl LoadOptions {
+    /// Spreads the model over these devices.
+    #[must_use]
+    pub fn with_device_map(mut self, device_map: DeviceMap) -> Self {
+        self.device_map = device_map;
+        self
+    }
+
+    /// Converts weights to this dtype: F32, F16 or BF16.
+    #[must_use]
+    pub fn with_dtype(mut self, dtype: Dtype) -> Self {
+        self.dtype = Some(dtype);
+        self
+    }
+}
 
 /// The tensor of a view, on the CPU and in the view's own type.
 pub(crate) fn tensor_from_view(view: &TensorView<'_>) -> Result<Tensor> {
-    let kind = kind_of(view)?;
+    let kind = kind_of(view.name(), view.dtype())?;
     let size: Vec<i64> = view.shape().iter().map(|size| *size as i64).collect();
     Ok(Tensor::f_from_data_size(view.bytes(), &size, kind)?)
 }
@@ -27,15 +62,15 @@ fn is_fused_experts(name: &str) -> bool {
     })
 }
 
-/// The dtype of a view, as libtorch calls it.
-pub(crate) fn kind_of(view: &TensorView<'_>) -> Result<Kind> {
-    match view.dtype() {
+/// What libtorch calls a dtype; `name` is what has it.
+pub(crate) fn kind_of(name: &str, dtype: Dtype) -> Result<Kind> {
+    match dtype {
         Dtype::F32 => Ok(Kind::Float),
         Dtype::F16 => Ok(Kind::Half),
         Dtype::BF16 => Ok(Kind::BFloat16),
-        dtype => Err(CaptureError::DtypeMismatch {
-            name: view.name().to_owned(),
-            dtype: format!("{dtype:?}"),
+        dtype => Err(CaptureError::UnsupportedDtype {
+            name: name.to_owned(),
+            dtype,
         }),
     }
 }
@@ -58,7 +93,8 @@ pub(crate) struct Loader<'c> {
     /// Whether the file does without the prefix.
     bare: bool,
     device: Device,
-    dtype: Kind,
+    dtype: Dtype,
+    kind: Kind,
     parameters: BTreeMap<String, Tensor>,
     linears: Vec<LinearInfo>,
     missing: Vec<String>,
@@ -71,7 +107,7 @@ impl<'c> Loader<'c> {
         checkpoint: &'c Checkpoint,
         names: &'static Names,
         options: &LoadOptions,
-    ) -> Self {
+    ) -> Result<Self> {
         let embedding = names.embedding();
         let short = embedding.strip_prefix(names.prefix);
         let bare = !checkpoint.contains(&embedding)
@@ -81,20 +117,27 @@ impl<'c> Loader<'c> {
             names,
             bare,
             device: Device::Cpu,
-            dtype: Kind::Float,
+            dtype: Dtype::F32,
+            kind: Kind::Float,
             parameters: BTreeMap::new(),
             linears: Vec::new(),
             missing: Vec::new(),
             ignored: Vec::new(),
         };
         let stored = checkpoint.tensor(&loader.file_name(&embedding));
-        let own = stored.ok().and_then(|view| kind_of(&view).ok());
-        loader.dtype = options.dtype.or(own).unwrap_or(Kind::Float);
-        loader
+        let own = stored.ok().map(|view| view.dtype());
+        let own = own.filter(|dtype| kind_of("", *dtype).is_ok());
+        loader.dtype = options.dtype.or(own).unwrap_or(Dtype::F32);
+        loader.kind = kind_of("the dtype to load in", loader.dtype)?;
+        Ok(loader)
     }
 
-    pub(crate) fn dtype(&self) -> Kind {
+    pub(crate) fn dtype(&self) -> Dtype {
         self.dtype
+    }
+
+    pub(crate) fn kind(&self) -> Kind {
+        self.kind
     }
 
     /// What is loaded from here on goes to this device.
@@ -114,7 +157,7 @@ impl<'c> Loader<'c> {
             let shape = self.checkpoint.tensor(name)?.shape();
             elements += shape.iter().map(|size| *size as u64).product::<u64>();
         }
-        Ok(elements * self.dtype.elt_size_in_bytes() as u64)
+        Ok(elements * self.dtype.bitsize() as u64 / 8)
     }
 
     /// The name in the file.
@@ -137,7 +180,7 @@ impl<'c> Loader<'c> {
         let name = self.file_name(name);
         if !self.checkpoint.contains(&name) {
             self.missing.push(name);
-            return Ok(Tensor::f_zeros([0], (self.dtype, self.device))?);
+            return Ok(Tensor::f_zeros([0], (self.kind, self.device))?);
         }
         let view = self.checkpoint.tensor(&name)?;
         if view.shape() != shape {
@@ -148,7 +191,7 @@ impl<'c> Loader<'c> {
             });
         }
         let tensor = tensor_from_view(&view)?
-            .f_to_kind(self.dtype)?
+            .f_to_kind(self.kind)?
             .f_to_device(self.device)?;
         // It was copied: both together would be twice the model.
         self.checkpoint.release(&name);

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-use mathneuro_checkpoint::{Checkpoint, TensorView};
+use mathneuro_checkpoint::{Checkpoint, Dtype, TensorView};
 use tch::{Device, Kind, Tensor};
 
 use crate::assemble::{Decoder, assemble};
@@ -13,52 +13,10 @@ use crate::config::ModelConfig;
 use crate::error::{CaptureError, Result};
 use crate::hooks::{Hook, HookGuard, Hooks};
 use crate::linear_info::LinearInfo;
-use crate::load::{Loader, tensor_from_view};
+use crate::load::{LoadOptions, Loader, tensor_from_view};
 use crate::parts::{Look, Plan, Text};
-use crate::placement::DeviceMap;
 
-/// Where and in which number format a model runs.
-#[derive(Debug, Clone)]
-#[non_exhaustive]
-pub struct LoadOptions {
-    /// The devices.
-    pub placement: DeviceMap,
-    /// The number format of weights and activations; the checkpoint's own if not given.
-    pub dtype: Option<Kind>,
-}
-
-impl Default for LoadOptions {
-    fn default() -> Self {
-        Self {
-            placement: Device::Cpu.into(),
-            dtype: None,
-        }
-    }
-}
-
-impl LoadOptions {
-    /// On this device.
-    #[must_use]
-    pub fn with_device(self, device: Device) -> Self {
-        self.with_device_map(device.into())
-    }
-
-    /// Spread over these devices.
-    #[must_use]
-    pub fn with_device_map(mut self, placement: DeviceMap) -> Self {
-        self.placement = placement;
-        self
-    }
-
-    /// In this number format.
-    #[must_use]
-    pub fn with_dtype(mut self, dtype: Kind) -> Self {
-        self.dtype = Some(dtype);
-        self
-    }
-}
-
-/// Which logits a forward pass gives.
+/// The logits that a forward pass returns.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum LogitsToKeep {
@@ -78,13 +36,16 @@ pub enum LogitsToKeep {
 pub struct Model {
     config: ModelConfig,
     decoder: Decoder,
-    /// Embeddings are multiplied by this, rounded to the model's number format as transformers rounds it.
+    /// Embeddings are multiplied by this, rounded to the model's dtype as transformers rounds it.
     embedding_multiplier: f64,
     /// By their names in the checkpoint. The layers hold the same storage.
     pub(crate) parameters: BTreeMap<String, Tensor>,
     linears: Vec<LinearInfo>,
     hooks: Hooks,
-    dtype: Kind,
+    dtype: Dtype,
+    kind: Kind,
+    /// What it was loaded from.
+    checkpoint: Checkpoint,
 }
 
 impl Model {
@@ -97,13 +58,13 @@ impl Model {
     pub fn load(checkpoint: &Checkpoint, options: &LoadOptions) -> Result<Self> {
         let _no_grad = tch::no_grad_guard();
         let (config, names) = crate::families::read(checkpoint.config())?;
-        options.placement.devices().try_for_each(check_device)?;
-        let mut loader = Loader::new(checkpoint, names, options);
-        let decoder = assemble(&mut loader, &config, names, &options.placement)?;
-        let dtype = loader.dtype();
+        options.device_map.devices().try_for_each(check_device)?;
+        let mut loader = Loader::new(checkpoint, names, options)?;
+        let decoder = assemble(&mut loader, &config, names, &options.device_map)?;
+        let (dtype, kind) = (loader.dtype(), loader.kind());
         let (parameters, linears) = loader.finish()?;
         let multiplier = Tensor::f_from_slice(&[config.embedding_multiplier])?;
-        let multiplier = multiplier.f_to_kind(dtype)?.f_to_kind(Kind::Double)?;
+        let multiplier = multiplier.f_to_kind(kind)?.f_to_kind(Kind::Double)?;
         Ok(Self {
             config,
             decoder,
@@ -112,7 +73,14 @@ impl Model {
             linears,
             hooks: Hooks::default(),
             dtype,
+            kind,
+            checkpoint: checkpoint.clone(),
         })
+    }
+
+    /// The checkpoint that it was loaded from.
+    pub fn checkpoint(&self) -> &Checkpoint {
+        &self.checkpoint
     }
 
     /// Sizes and constants.
@@ -149,15 +117,20 @@ impl Model {
             .chain([head])
     }
 
-    /// The number format of weights and activations.
-    pub fn dtype(&self) -> Kind {
+    /// The dtype of weights and activations.
+    pub fn dtype(&self) -> Dtype {
         self.dtype
+    }
+
+    /// The same, as libtorch calls it.
+    pub(crate) fn kind(&self) -> Kind {
+        self.kind
     }
 
     /// Bytes of all parameters together.
     pub fn weight_bytes(&self) -> usize {
         let elements: usize = self.parameters.values().map(Tensor::numel).sum();
-        elements * self.dtype.elt_size_in_bytes()
+        elements * self.dtype.bitsize() / 8
     }
 
     /// Whether attention over texts of at most `capacity` tokens can be worked out for a part of them at a time: the CPU's
@@ -174,10 +147,10 @@ impl Model {
         self.hooks.attach(hook)
     }
 
-    /// Replaces a parameter, for example by an edited one. The bytes are converted to the model's number format.
+    /// Replaces a parameter, for example by an edited one. The bytes are converted to the model's dtype.
     ///
     /// # Errors
-    /// [`CaptureError::ParameterNotFound`], [`CaptureError::ShapeMismatch`], [`CaptureError::DtypeMismatch`].
+    /// [`CaptureError::ParameterNotFound`], [`CaptureError::ShapeMismatch`], [`CaptureError::UnsupportedDtype`].
     pub fn set_parameter(&mut self, name: &str, view: &TensorView<'_>) -> Result<()> {
         let _no_grad = tch::no_grad_guard();
         // The layers hold the same storage, so copying into it reaches them.
@@ -226,7 +199,7 @@ impl Model {
                 batch,
                 cache.as_deref(),
                 &stage.positions,
-                self.dtype,
+                self.kind,
                 stage.device,
             )?;
             for (index, block) in stage.blocks.iter().enumerate() {

@@ -3,8 +3,10 @@
 use std::collections::BTreeMap;
 use std::ops::Range;
 
+use mathneuro_checkpoint::Checkpoint;
 use mathneuro_score::{
-    ActivationNorms, Dtype, Provenance, SiteNorms, TextNorms, Weights, accumulate_squares,
+    ActivationNorms, Dtype, HeadRanges, Provenance, SiteNorms, TextNorms, Weights,
+    accumulate_squares,
 };
 use tch::{Device, Kind, Tensor};
 
@@ -18,8 +20,10 @@ use crate::model::Model;
 #[derive(Debug)]
 pub struct NormRecorder {
     sites: BTreeMap<String, Site>,
+    heads: BTreeMap<String, HeadRanges>,
     texts: u64,
     squares: Vec<f32>,
+    checkpoint: Checkpoint,
 }
 
 #[derive(Debug)]
@@ -35,7 +39,11 @@ impl NormRecorder {
     /// A recorder for all linear layers of a model.
     pub fn new(model: &Model) -> Self {
         let mut sites: BTreeMap<String, Site> = BTreeMap::new();
+        let mut heads = BTreeMap::new();
         for linear in model.linears() {
+            if let Some(ranges) = linear.heads() {
+                heads.insert(linear.name.clone(), ranges);
+            }
             let site = sites.entry(linear.site.clone()).or_insert_with(|| Site {
                 weights: Vec::new(),
                 norms: vec![0.0; linear.in_features],
@@ -46,17 +54,23 @@ impl NormRecorder {
         }
         Self {
             sites,
+            heads,
             texts: 0,
             squares: Vec::new(),
+            checkpoint: model.checkpoint().clone(),
         }
     }
 
-    /// The statistics of all texts seen.
+    /// The norms of all texts seen, with the fingerprint of the model's checkpoint and the attention heads of its weights.
+    /// The first call for a checkpoint reads it once, for the fingerprint.
     ///
     /// # Errors
-    /// A norm that is NaN or infinite (the site and the feature are named), or an error of libtorch.
-    pub fn into_stats(self) -> Result<ActivationNorms> {
-        let mut stats = ActivationNorms::new(Provenance::default());
+    /// A norm that is NaN or infinite (the site and the feature are named), a checkpoint that cannot be read any more, or
+    /// an error of libtorch.
+    pub fn into_norms(self) -> Result<ActivationNorms> {
+        let fingerprint = self.checkpoint.fingerprint()?;
+        let provenance = Provenance::default().with_fingerprint(fingerprint);
+        let mut recorded = ActivationNorms::new(provenance);
         for (name, mut site) in self.sites {
             if let Some(sums) = site.on_device {
                 let sums = sums.f_to_device(Device::Cpu)?;
@@ -70,7 +84,7 @@ impl NormRecorder {
                 tokens,
                 ..
             } = site;
-            stats.insert_site(
+            recorded.insert_site(
                 name,
                 SiteNorms {
                     weights,
@@ -79,8 +93,11 @@ impl NormRecorder {
                 },
             )?;
         }
-        stats.count_texts(self.texts, 0, 0);
-        Ok(stats)
+        for (weight, heads) in self.heads {
+            recorded.set_heads(&weight, heads)?;
+        }
+        recorded.count_texts(self.texts, 0, 0);
+        Ok(recorded)
     }
 }
 

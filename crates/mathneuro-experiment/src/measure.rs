@@ -7,7 +7,6 @@ use std::path::Path;
 
 use crate::error::{Context, Result};
 use mathneuro_core::Checkpoint;
-use mathneuro_core::capture::tch::Kind;
 use mathneuro_core::capture::{LoadOptions, Model, Tokenizer};
 use mathneuro_core::eval::{Engine, Meter, ResponseCache, TaskResult};
 use serde_json::json;
@@ -65,8 +64,8 @@ impl<'a> Measure<'a> {
         let mut options = LoadOptions::default().with_device_map(self.args.device.parse()?);
         match self.args.dtype {
             Dtype::Auto => {}
-            Dtype::Bf16 => options = options.with_dtype(Kind::BFloat16),
-            Dtype::F32 => options = options.with_dtype(Kind::Float),
+            Dtype::Bf16 => options = options.with_dtype(capture::Dtype::BF16),
+            Dtype::F32 => options = options.with_dtype(capture::Dtype::F32),
         }
         eprintln!("Loading {}", shown.display());
         check::weights(&self.checkpoint)?;

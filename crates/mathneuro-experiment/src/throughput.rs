@@ -4,7 +4,7 @@ use std::time::Instant;
 
 use crate::error::Result;
 use mathneuro_core::capture::tch::{Cuda, Device, Kind, Tensor, no_grad};
-use mathneuro_core::capture::{LinearInfo, Model};
+use mathneuro_core::capture::{Dtype, LinearInfo, Model};
 use mathneuro_core::eval::{Meter, Work};
 
 /// Rows of the product that is timed.
@@ -16,7 +16,7 @@ const BYTES: i64 = 1 << 29;
 /// The fastest of so many tries counts.
 const TRIES: usize = 5;
 
-/// What the machine reaches by libtorch, in the model's own number format.
+/// What the machine reaches by libtorch, in the model's own dtype.
 #[derive(Debug, Clone, Copy)]
 pub struct Machine {
     /// Floating-point operations a second, in products of the model's largest matrix with many rows.
@@ -31,7 +31,12 @@ impl Machine {
     /// # Errors
     /// libtorch fails, for example for want of memory.
     pub fn measure(model: &Model) -> Result<Self> {
-        let (device, kind) = (model.device(), model.dtype());
+        let device = model.device();
+        let kind = match model.dtype() {
+            Dtype::F16 => Kind::Half,
+            Dtype::BF16 => Kind::BFloat16,
+            _ => Kind::Float,
+        };
         let linears = model.linears();
         let size = linears.iter().map(|l| (l.in_features, l.out_features));
         let (inputs, outputs) = size.max_by_key(|(i, o)| i * o).unwrap_or((1024, 1024));
@@ -56,7 +61,7 @@ impl Machine {
             let sizes = linears.iter().filter(|l| wanted(l));
             sizes.map(|l| l.in_features * l.out_features).sum::<usize>() as f64
         };
-        let bytes = weights(&|_| true) * model.dtype().elt_size_in_bytes() as f64;
+        let bytes = weights(&|_| true) * (model.dtype().bitsize() / 8) as f64;
         let (prefill, decode) = (meter.prefill(), meter.decode());
         // Of a text that is read, the head is run at few places.
         let body = weights(&|l| l.parts.iter().all(|part| part.name != "head"));

@@ -386,7 +386,7 @@ fn batches_that_make_no_sense_are_refused() {
 
 #[test]
 fn a_device_that_is_not_there_is_an_error() {
-    let options = LoadOptions::default().with_device(Device::Cuda(99));
+    let options = LoadOptions::default().with_device_map(Device::Cuda(99).into());
     let error = Model::load(&checkpoint("tiny-llama"), &options).unwrap_err();
     says(&error.to_string(), &["cuda:99"]);
     let placement = "cpu,cuda:99".parse().unwrap();

@@ -180,7 +180,7 @@ fn norms_with_a_cache_are_those_of_the_tokens_that_were_run() {
     model
         .forward(&batch, Some(&mut cache), LogitsToKeep::None)
         .unwrap();
-    same_norms(&session.finish().into_stats().unwrap(), &expected, 1e-5);
+    same_norms(&session.finish().into_norms().unwrap(), &expected, 1e-5);
 }
 
 #[test]

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use mathneuro_capture::tch::{Kind, Tensor};
 use mathneuro_capture::{Batch, LoadOptions, LogitsToKeep, Model, NormRecorder};
-use mathneuro_checkpoint::Checkpoint;
+use mathneuro_checkpoint::{Checkpoint, Dtype};
 use mathneuro_score::ActivationNorms;
 use safetensors::SafeTensors;
 use serde_json::Value;
@@ -53,7 +53,7 @@ pub fn checkpoint(name: &str) -> Checkpoint {
 
 /// In f32, as the golden values are.
 pub fn load(checkpoint: &Checkpoint) -> Model {
-    Model::load(checkpoint, &LoadOptions::default().with_dtype(Kind::Float)).unwrap()
+    Model::load(checkpoint, &LoadOptions::default().with_dtype(Dtype::F32)).unwrap()
 }
 
 pub fn model(name: &str) -> Model {
@@ -137,7 +137,7 @@ pub fn norms(model: &Model, batches: &[Batch]) -> ActivationNorms {
     for batch in batches {
         model.forward(batch, None, LogitsToKeep::None).unwrap();
     }
-    session.finish().into_stats().unwrap()
+    session.finish().into_norms().unwrap()
 }
 
 #[track_caller]

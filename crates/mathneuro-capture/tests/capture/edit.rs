@@ -3,7 +3,6 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use half::bf16;
-use mathneuro_capture::tch::Kind;
 use mathneuro_capture::{Batch, CaptureError, LoadOptions, Model};
 use mathneuro_checkpoint::{Checkpoint, Dtype};
 use mathneuro_edit::{EditError, EditOptions, Operation, edit_checkpoint};
@@ -50,8 +49,8 @@ fn scaled(name: &str, factor: f32, dtype: Dtype) -> Copy {
 }
 
 #[track_caller]
-fn same_as_on_disk(source: &Checkpoint, masks: &MaskSet, operation: &Operation, kind: Kind) {
-    let options = LoadOptions::default().with_dtype(kind);
+fn same_as_on_disk(source: &Checkpoint, masks: &MaskSet, operation: &Operation, dtype: Dtype) {
+    let options = LoadOptions::default().with_dtype(dtype);
     let mut model = Model::load(source, &options).unwrap();
     let batch = Batch::new(&[&[5u32, 9, 17, 4, 60, 33][..], &[8, 8, 61]]).unwrap();
     let before = bits(&model, &batch);
@@ -62,7 +61,7 @@ fn same_as_on_disk(source: &Checkpoint, masks: &MaskSet, operation: &Operation, 
     let on_disk = Model::load(&Checkpoint::open(&target).unwrap(), &options).unwrap();
 
     let edited = model.edit(source, masks, operation.clone()).unwrap();
-    let what = format!("{}, {operation}, {kind:?}", source.dir().display());
+    let what = format!("{}, {operation}, {dtype:?}", source.dir().display());
     assert_eq!(*edited.report(), report, "{what}");
     let changed = bits(&edited, &batch);
     assert!(changed == bits(&on_disk, &batch), "{what}");
@@ -77,8 +76,8 @@ fn every_family_is_pruned_in_memory_as_on_disk() {
     for name in FIXTURES {
         let source = checkpoint(name);
         let masks = masks(&source, |_| true);
-        for kind in [Kind::Float, Kind::BFloat16] {
-            same_as_on_disk(&source, &masks, &Operation::Prune, kind);
+        for loaded in [Dtype::F32, Dtype::BF16] {
+            same_as_on_disk(&source, &masks, &Operation::Prune, loaded);
         }
     }
 }
@@ -96,8 +95,8 @@ fn every_operation_rounds_as_on_disk() {
                 Operation::Set(0.0123),
                 Operation::ReplaceFrom(donor),
             ] {
-                for kind in [Kind::Float, Kind::BFloat16, Kind::Half] {
-                    same_as_on_disk(&source, &masks, &operation, kind);
+                for loaded in [Dtype::F32, Dtype::BF16, Dtype::F16] {
+                    same_as_on_disk(&source, &masks, &operation, loaded);
                 }
             }
         }

@@ -76,7 +76,7 @@ fn norms_text_by_text_add_up_to_the_sums() {
             model.forward(&batch, None, nothing).unwrap();
         }
         let by_text = by_text.finish().into_norms();
-        let stats = session.finish().into_stats().unwrap();
+        let stats = session.finish().into_norms().unwrap();
         for linear in model.linears() {
             let rows = by_text.norms_for(&linear.name).unwrap();
             assert_eq!(rows.len(), texts.len(), "{}", linear.name);

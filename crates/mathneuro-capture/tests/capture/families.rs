@@ -153,7 +153,7 @@ fn the_checkpoints_own_format_is_that_of_the_embedding() {
         });
     });
     let model = Model::load(&copy.open(), &LoadOptions::default()).unwrap();
-    assert_eq!(model.dtype(), mathneuro_capture::tch::Kind::BFloat16);
+    assert_eq!(model.dtype(), Dtype::BF16);
     let batch = Batch::new(&[[5u32, 6]]).unwrap();
     assert!(model.forward(&batch, None, LogitsToKeep::Last).is_ok());
 }
@@ -179,7 +179,7 @@ fn a_model_that_is_spread_over_devices_is_the_same_model() {
         let whole = model(name);
         let expected = in_parts(&whole, &texts);
         let spread = |placement: &str| {
-            let options = LoadOptions::default().with_dtype(Kind::Float);
+            let options = LoadOptions::default().with_dtype(Dtype::F32);
             let options = options.with_device_map(placement.parse().unwrap());
             Model::load(&checkpoint(name), &options).unwrap()
         };

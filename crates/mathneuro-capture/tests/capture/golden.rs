@@ -1,7 +1,7 @@
 //! Logits and norms against transformers in f32.
 
 use mathneuro_capture::tch::Kind;
-use mathneuro_capture::{Batch, LoadOptions, LogitsToKeep, Model};
+use mathneuro_capture::{Batch, Dtype, LoadOptions, LogitsToKeep, Model};
 use serde_json::json;
 
 use crate::common::*;
@@ -86,7 +86,7 @@ fn norms_of_every_linear_layer_are_those_of_pytorch_hooks() {
 fn logits_in_bf16_are_near_those_in_f32() {
     for name in FIXTURES {
         let golden = Golden::of(name);
-        let options = LoadOptions::default().with_dtype(Kind::BFloat16);
+        let options = LoadOptions::default().with_dtype(Dtype::BF16);
         let model = Model::load(&checkpoint(name), &options).unwrap();
         let (mut sum, mut count) = (0.0, 0);
         for (index, ids) in golden.texts().iter().enumerate() {
@@ -108,10 +108,10 @@ fn logits_in_bf16_are_near_those_in_f32() {
 }
 
 #[test]
-fn the_number_format_is_the_checkpoints_own_unless_asked_otherwise() {
-    for (name, kind) in [("tiny-llama", Kind::BFloat16), ("tiny-qwen2", Kind::Float)] {
+fn the_dtype_is_the_checkpoints_own_unless_asked_otherwise() {
+    for (name, dtype) in [("tiny-llama", Dtype::BF16), ("tiny-qwen2", Dtype::F32)] {
         let model = Model::load(&checkpoint(name), &LoadOptions::default()).unwrap();
-        assert_eq!(model.dtype(), kind);
+        assert_eq!(model.dtype(), dtype);
     }
 }
 

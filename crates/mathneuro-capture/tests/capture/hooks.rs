@@ -4,9 +4,9 @@ use std::cell::RefCell;
 use std::ops::Range;
 use std::rc::Rc;
 
-use mathneuro_capture::tch::{Kind, Tensor};
+use mathneuro_capture::tch::Tensor;
 use mathneuro_capture::{
-    Batch, CaptureError, Hook, KvCache, LoadOptions, LogitsToKeep, Model, NormRecorder,
+    Batch, CaptureError, Dtype, Hook, KvCache, LoadOptions, LogitsToKeep, Model, NormRecorder,
 };
 
 use crate::common::*;
@@ -25,8 +25,8 @@ impl Hook for Spy {
 #[test]
 fn logits_with_a_recorder_are_bitwise_those_without() {
     for name in FIXTURES {
-        for kind in [Kind::Float, Kind::BFloat16] {
-            let options = LoadOptions::default().with_dtype(kind);
+        for dtype in [Dtype::F32, Dtype::BF16] {
+            let options = LoadOptions::default().with_dtype(dtype);
             let model = Model::load(&checkpoint(name), &options).unwrap();
             let texts = Golden::of(name).texts();
             let batch = Batch::new(&texts).unwrap();
@@ -49,7 +49,7 @@ fn logits_with_a_recorder_are_bitwise_those_without() {
                 let session = model.attach(NormRecorder::new(&model));
                 let recorded = with(&model);
                 drop(session);
-                assert!(recorded == without, "{name} {kind:?} {wanted:?}");
+                assert!(recorded == without, "{name} {dtype:?} {wanted:?}");
             }
         }
     }

@@ -1,6 +1,8 @@
 //! From texts to tokens and norms.
 
 use mathneuro_capture::{Batch, CaptureError, CollectOptions, Tokenizer, collect_norms};
+use mathneuro_checkpoint::Interrupted;
+use mathneuro_score::HeadRanges;
 use serde_json::Value;
 
 use crate::common::*;
@@ -110,8 +112,24 @@ fn no_token_at_all_and_a_wish_to_stop_are_errors() {
     );
     assert!(matches!(
         stopped,
-        Err(CaptureError::Interrupted { done: 2, total: 3 })
+        Err(CaptureError::Interrupted(Interrupted { done: 2, total: 3 }))
     ));
     // The hook of an interrupted run is gone.
     assert!(collect_norms(&model, &tokenizer, ["w5"], &options, |_, _| true).is_ok());
+}
+
+#[test]
+fn norms_carry_the_fingerprint_and_the_attention_heads() {
+    let source = checkpoint("tiny-phi3");
+    let norms = norms(&load(&source), &[Batch::new(&[[5u32, 9]]).unwrap()]);
+    let fingerprint = norms.provenance().fingerprint.as_deref();
+    assert_eq!(fingerprint, Some(source.fingerprint().unwrap()));
+    // 6 query heads, 2 key heads and 2 value heads of 6 elements in one weight.
+    let heads = |count: usize| (0..count).map(|head| 6 * head..6 * head + 6).collect();
+    let attention = "model.layers.1.self_attn";
+    let found = norms.heads_for(&format!("{attention}.qkv_proj.weight"));
+    assert_eq!(found, Some(&HeadRanges::Rows(heads(10))));
+    let found = norms.heads_for(&format!("{attention}.o_proj.weight"));
+    assert_eq!(found, Some(&HeadRanges::Columns(heads(6))));
+    assert_eq!(norms.heads_for("model.layers.1.mlp.down_proj.weight"), None);
 }
