@@ -64,8 +64,8 @@ impl<'a> Measure<'a> {
         let mut options = LoadOptions::default().with_device_map(self.args.device.parse()?);
         match self.args.dtype {
             Dtype::Auto => {}
-            Dtype::Bf16 => options = options.with_dtype(capture::Dtype::BF16),
-            Dtype::F32 => options = options.with_dtype(capture::Dtype::F32),
+            Dtype::Bf16 => options = options.with_dtype(mathneuro_core::capture::Dtype::BF16),
+            Dtype::F32 => options = options.with_dtype(mathneuro_core::capture::Dtype::F32),
         }
         eprintln!("Loading {}", shown.display());
         check::weights(&self.checkpoint)?;

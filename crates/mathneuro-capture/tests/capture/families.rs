@@ -1,6 +1,6 @@
 //! What families have of their own, and the forms in which their checkpoints come.
 
-use mathneuro_capture::tch::{Cuda, Kind};
+use mathneuro_capture::tch::Cuda;
 use mathneuro_capture::{Batch, KvCache, LoadOptions, LogitsToKeep, Model};
 use safetensors::Dtype;
 use serde_json::json;
