@@ -111,21 +111,6 @@ impl Tokenizer {
         }
     }
 
-    /// [`Tokenizer::encode`] of many texts.
-    ///
-    /// # Errors
-    /// [`CaptureError::Tokenizer`].
-    pub fn encode_all<T: AsRef<str> + Sync>(
-        &self,
-        texts: &[T],
-        special: bool,
-    ) -> Result<Vec<Vec<u32>>> {
-        texts
-            .iter()
-            .map(|text| self.encode(text.as_ref(), special))
-            .collect()
-    }
-
     /// The text of token ids.
     ///
     /// # Errors
