@@ -44,7 +44,7 @@ pub struct ModelConfig {
     pub layers: Vec<LayerConfig>,
     /// Scores of attention are multiplied by this; `1 / sqrt(head_dim)` if not given.
     pub attention_scale: Option<f64>,
-    /// Scores of attention are squeezed into plus and minus this.
+    /// Soft cap on attention scores: `cap * tanh(score / cap)`.
     pub attention_softcap: Option<f64>,
     /// Logits are squeezed into plus and minus this.
     pub logit_softcap: Option<f64>,
@@ -84,7 +84,7 @@ pub struct LayerConfig {
 pub struct ExpertsConfig {
     /// Experts in a block.
     pub count: usize,
-    /// Experts to which a token is sent.
+    /// Experts that a token is routed to.
     pub per_token: usize,
     /// Width inside one expert.
     pub intermediate_size: usize,

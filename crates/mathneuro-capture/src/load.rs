@@ -199,7 +199,7 @@ impl<'c> Loader<'c> {
         Ok(tensor)
     }
 
-    /// Vectors of one length, one below the other. Each stays a parameter of its own, as a view.
+    /// Vectors of one length, stacked along dim 0. Each stays a parameter of its own, as a view.
     pub(crate) fn rows(&mut self, names: &[String], width: usize) -> Result<Tensor> {
         let names: Vec<(String, usize)> = names.iter().map(|name| (name.clone(), 1)).collect();
         let whole = self.stacked(&names, &[width], true)?;
@@ -217,7 +217,7 @@ impl<'c> Loader<'c> {
         self.linears(vec![layer], cols, bias, site)
     }
 
-    /// Linear layers that read the same hook site as one: their weights one below the other. Each stays a parameter of its
+    /// Linear layers that read the same hook site as one: their weights stacked along dim 0. Each stays a parameter of its
     /// own, as a view.
     pub(crate) fn linears(
         &mut self,
@@ -263,7 +263,7 @@ impl<'c> Loader<'c> {
         Ok(Linear { weight, bias })
     }
 
-    /// Tensors one below the other, given by name and rows. `vectors` are single rows that the file holds without their
+    /// Tensors stacked along dim 0, given by name and rows. `vectors` are single rows that the file holds without their
     /// dimension of one.
     fn stacked(
         &mut self,

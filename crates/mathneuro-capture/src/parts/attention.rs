@@ -20,7 +20,7 @@ pub(crate) enum QkvOrder {
 
 #[derive(Debug)]
 pub(crate) struct Attention {
-    /// q, k and v, one below the other: one product instead of three.
+    /// q, k and v, stacked along dim 0: one product instead of three.
     pub(crate) qkv: Linear,
     pub(crate) order: QkvOrder,
     pub(crate) o: Linear,

@@ -1,4 +1,4 @@
-//! A mixture of experts: each token is sent to a few of many MLPs.
+//! A sparse mixture of experts: each token is routed to the top-k experts.
 
 use std::ops::Range;
 
@@ -11,7 +11,7 @@ use crate::parts::{DenseMlp, Linear, Look};
 pub(crate) struct Experts {
     pub(crate) router: Linear,
     pub(crate) experts: Vec<DenseMlp>,
-    /// Experts to which a token is sent.
+    /// Experts that a token is routed to.
     pub(crate) per_token: usize,
     /// Whether the weights of the chosen experts are made to sum to 1.
     pub(crate) normalize: bool,
@@ -19,7 +19,7 @@ pub(crate) struct Experts {
     pub(crate) site: String,
 }
 
-/// The tokens that are sent to one expert.
+/// The tokens that are routed to one expert.
 #[derive(Default)]
 struct Sent {
     tokens: Vec<i64>,

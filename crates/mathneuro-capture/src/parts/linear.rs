@@ -7,7 +7,7 @@ use tch::{Device, Kind, Tensor};
 
 use crate::error::Result;
 
-/// `x W^T + b` with `W [out, in]`; it may hold several layers that read the same input, one below the other.
+/// `x W^T + b` with `W [out, in]`; it may hold several layers that read the same input, stacked along dim 0.
 #[derive(Debug)]
 pub(crate) struct Linear {
     pub(crate) weight: Tensor,
