@@ -11,5 +11,6 @@ const ABOUT: &str = "Prune isolated parameters and a random control of the same 
 
 fn main() -> Result<()> {
     let spec = cli::parse(ABOUT, &Spec::default());
-    experiment::run("gsm8k_pruning", &spec, &Interrupt::install()?)
+    experiment::run("gsm8k_pruning", &spec, &Interrupt::install()?)?;
+    Ok(())
 }

@@ -15,5 +15,6 @@ fn main() -> Result<()> {
         ..Spec::default()
     };
     let spec = cli::parse(ABOUT, &base);
-    experiment::run("gsm8k_scaling", &spec, &Interrupt::install()?)
+    experiment::run("gsm8k_scaling", &spec, &Interrupt::install()?)?;
+    Ok(())
 }

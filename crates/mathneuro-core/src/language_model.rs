@@ -21,7 +21,7 @@ use crate::error::Result;
 /// # Ok(())
 /// # }
 /// ```
-#[non_exhaustive]
+#[derive(Debug)]
 pub struct LanguageModel {
     /// The files of the model, to be isolated on and edited.
     pub checkpoint: Checkpoint,

@@ -118,6 +118,9 @@ pub enum ExperimentError {
     /// Text that is not the JSON it should be.
     #[error(transparent)]
     Json(#[from] serde_json::Error),
+    /// A file that is not the safetensors file it should be.
+    #[error(transparent)]
+    Safetensors(#[from] safetensors::SafeTensorError),
     /// Text that is not the TOML it should be.
     #[error(transparent)]
     Toml(#[from] toml::de::Error),

@@ -1,81 +1,113 @@
 //! The experiment: norms -> masks -> edited models -> rows. Each step first looks for what is already on disk.
 
-use crate::error::{Context, Result, bail};
-use mathneuro_core::capture::{CollectOptions, Model, check_texts, collect_norms};
-use mathneuro_core::edit::apply_from;
+use mathneuro_core::capture::{Model, check_texts};
 use mathneuro_core::{
-    ActivationNorms, CalibrationSet, Checkpoint, EditOptions, EditReport, Isolator, MaskSet,
-    Operation, ParameterFilter, draw_with_replacement, edit_checkpoint, load_masks, load_norms,
-    random_control, save_masks, save_norms,
+    Checkpoint, EditOptions, EditReport, LanguageModel, MaskSet, ParameterFilter, edit_checkpoint,
+    load_masks, save_masks,
 };
 
 use serde_json::json;
 
 use crate::check;
+use crate::context::{RunContext, drawn, mask_file, norms_file};
+use crate::error::{Context, Result, bail};
 use crate::folder::RunFolder;
 use crate::inputs;
 use crate::interrupt::Interrupt;
 use crate::measure::Measure;
+use crate::methods::{self, Method};
 use crate::modules;
-use crate::progress;
 use crate::render::markdown;
 use crate::results::{self, Results, Row};
 use crate::sources::Sources;
 use crate::spec::{Spec, to_toml};
 use crate::texts::TextSet;
-use crate::variant::{Source, Variant, mask_id, plan};
+use crate::variant::{Variant, plan};
 
-/// Runs all rows of an experiment, prints its table and writes its results.
+/// Runs all rows of an experiment with the methods that `spec` names, prints its table, writes its results, and hands the model
+/// back.
+///
+/// # Errors
+/// As [`run_methods`], and methods that are not known.
+pub fn run(title: &str, spec: &Spec, interrupt: &Interrupt) -> Result<LanguageModel> {
+    run_methods(title, spec, &methods::from_names(&spec.methods)?, interrupt)
+}
+
+/// Runs all rows of an experiment with methods of the caller's choice, prints its table, writes its results, and hands the model
+/// back, as it was loaded.
 ///
 /// # Errors
 /// Bad arguments or data, a model that cannot be loaded, a full disk, or Ctrl-C; finished parts stay in the output
-/// folder and a second run goes on from them.
-pub fn run(title: &str, args: &Spec, interrupt: &Interrupt) -> Result<()> {
-    check::numbers(args)?;
-    // From here on `args` names local files, and `exact` what they are.
-    let (paths, exact) = Sources::new(interrupt).experiment(args)?;
-    let args = &paths;
-    let measure = Measure::read(&args.evaluation, interrupt)?;
-    let sets = TextSet::read_all(args, &measure.suite)?;
+/// folder and a second run resumes from them.
+pub fn run_methods(
+    title: &str,
+    spec: &Spec,
+    methods: &[Box<dyn Method>],
+    interrupt: &Interrupt,
+) -> Result<LanguageModel> {
+    check::numbers(spec)?;
+    methods::check(methods)?;
+    // From here on `spec` names local files, and `exact` what they are.
+    let (paths, exact) = Sources::new(interrupt).experiment(spec)?;
+    let spec = &paths;
+    let measure = Measure::read(&spec.evaluation, interrupt)?;
+    let sets = TextSet::read_all(spec, &measure.suite)?;
     let model = measure.load(&exact.evaluation.model)?;
     if model.tied_head() {
         eprintln!("The output head is tied to the embedding: it is neither scored nor edited.");
     }
     let linears: Vec<&str> = model.linears().iter().map(|l| l.name.as_str()).collect();
-    let filter = check::filter(args, &linears)?;
+    let filter = check::filter(spec, &linears)?;
     for (set, repeat) in sets
         .iter()
-        .flat_map(|set| (0..args.num_seeds).map(move |r| (set, r)))
+        .flat_map(|set| (0..spec.num_seeds).map(move |r| (set, r)))
     {
-        let (drawn, options) = drawn(args, set, repeat);
+        let (drawn, options) = drawn(spec, set, repeat);
         check_texts(&model, &measure.tokenizer, drawn, &options)
             .with_context(|| format!("texts of {}", set.path.display()))?;
     }
-    let settings = inputs::experiment(args, &exact, &measure.checkpoint, &measure.suite)?;
+    let mut settings = inputs::experiment(spec, &exact, &measure.checkpoint, &measure.suite)?;
+    let mut names = Vec::new();
+    for method in methods {
+        names.push(method.name());
+        if let Some(value) = method.settings()? {
+            settings.insert(method.name().to_owned(), value);
+        }
+    }
 
     // Only now: bad input leaves no folder behind.
-    let folder = RunFolder::open_or_create(&args.evaluation.output_path, &settings)?;
+    let folder = RunFolder::open_or_create(&spec.evaluation.output_path, &settings)?;
     folder.write(&format!("{title}.toml"), &to_toml(&exact)?)?;
     let mut experiment = Experiment {
-        args,
+        spec,
+        methods,
+        sets: &sets,
         measure: &measure,
         model,
         filter,
         folder,
         interrupt,
     };
-    let rows = plan(&args.k, args.num_seeds, &args.operations());
+    let rows = plan(&spec.k, spec.num_seeds, &spec.operations(), &names);
     let mut results = measure.results(title, &settings)?;
-    results.config["k"] = json!(args.k);
-    results.config["repeats"] = json!(args.num_seeds);
-    let finished = experiment.rows(&sets, &rows, &mut results);
-    interrupt.explain(finished, &args.evaluation.output_path)?;
+    results.config["k"] = json!(spec.k);
+    results.config["repeats"] = json!(spec.num_seeds);
+    let finished = experiment.rows(&rows, &mut results);
+    interrupt.explain(finished, &spec.evaluation.output_path)?;
     println!("{}", markdown::render(&results)?);
-    Ok(())
+    let model = experiment.model;
+    let (checkpoint, tokenizer) = (measure.checkpoint, measure.tokenizer);
+    Ok(LanguageModel {
+        checkpoint,
+        model,
+        tokenizer,
+    })
 }
 
 struct Experiment<'a> {
-    args: &'a Spec,
+    spec: &'a Spec,
+    methods: &'a [Box<dyn Method>],
+    sets: &'a [TextSet],
     measure: &'a Measure<'a>,
     model: Model,
     filter: ParameterFilter,
@@ -85,9 +117,9 @@ struct Experiment<'a> {
 
 impl Experiment<'_> {
     /// All rows. The results file has those that are finished.
-    fn rows(&mut self, sets: &[TextSet], rows: &[Variant], results: &mut Results) -> Result<()> {
-        for repeat in 0..self.args.num_seeds {
-            self.make_masks(sets, repeat)?;
+    fn rows(&mut self, rows: &[Variant], results: &mut Results) -> Result<()> {
+        for repeat in 0..self.spec.num_seeds {
+            self.make_masks(repeat)?;
         }
         for (index, variant) in rows.iter().enumerate() {
             self.interrupt.check()?;
@@ -98,100 +130,58 @@ impl Experiment<'_> {
         Ok(())
     }
 
-    /// Norms of the skill and the general sets of one repeat, then the masks of every K and their controls.
-    fn make_masks(&self, sets: &[TextSet], repeat: u64) -> Result<()> {
+    /// The masks of one repeat: each method's, for the K that it has none of.
+    fn make_masks(&self, repeat: u64) -> Result<()> {
         // Norms that are not needed again are still what people read.
-        for set in sets {
+        for set in self.sets {
             self.folder.verified(&norms_file(set, repeat))?;
         }
-        let mut missing = Vec::new();
-        for &k in &self.args.k {
-            let random = self
-                .folder
-                .verified(&mask_file(Source::Random, k, repeat))?;
-            let isolated = self
-                .folder
-                .verified(&mask_file(Source::Isolated, k, repeat))?;
-            if random.is_none() || isolated.is_none() {
-                missing.push(k);
-            }
-        }
-        if missing.is_empty() {
-            return Ok(());
-        }
-        let calibration = |set: &TextSet| -> Result<CalibrationSet> {
-            self.interrupt.check()?;
-            Ok(CalibrationSet::norms(&set.name, self.norms(set, repeat)?))
+        let context = RunContext {
+            spec: self.spec,
+            checkpoint: &self.measure.checkpoint,
+            tokenizer: &self.measure.tokenizer,
+            model: &self.model,
+            filter: &self.filter,
+            folder: &self.folder,
+            interrupt: self.interrupt,
+            sets: self.sets,
+            repeat,
         };
-        let (skill, general) = sets.split_first().with_context(|| "no texts of a skill")?;
-        let mut isolator = Isolator::new(&self.measure.checkpoint, calibration(skill)?)
-            .ks(missing)
-            .filter(self.filter.clone())
-            .require_observed(self.args.require_observed);
-        for set in general {
-            isolator = isolator.general(calibration(set)?);
-        }
-        self.interrupt.check()?;
-        eprintln!("Selecting parameters for {} values of K", self.args.k.len());
-        let isolation = isolator.run()?;
-        for (set, experts) in isolation.unobserved() {
-            eprintln!(
-                "  {} experts saw no token of {set} and are in no top set of it, for example {}",
-                experts.len(),
-                experts.first().map_or("", String::as_str)
-            );
-        }
-        for set in isolation.into_sets() {
-            let seed = seed(self.args, repeat);
-            let random = random_control(&set.isolated, seed);
-            let mut isolated = set.isolated;
-            isolated.meta_mut().provenance.seed = Some(seed);
-            for (source, masks) in [(Source::Isolated, &isolated), (Source::Random, &random)] {
-                let file = mask_file(source, set.k.skill, repeat);
-                save_masks(masks, self.folder.path(&file)?)?;
-                self.folder.record_checksum(&file)?;
+        for method in self.methods {
+            let name = method.name();
+            let mut missing = Vec::new();
+            for &k in &self.spec.k {
+                if self.folder.verified(&mask_file(name, k, repeat))?.is_none() {
+                    missing.push(k);
+                }
             }
+            if missing.is_empty() {
+                continue;
+            }
+            self.interrupt.check()?;
             eprintln!(
-                "  K = {:?}: {} isolated of {} in top(skill)",
-                set.k.skill,
-                isolated.count(),
-                set.skill_count
+                "Selecting parameters by {name} for {} values of K",
+                missing.len()
             );
+            let found = method
+                .masks(&context, &missing)
+                .with_context(|| format!("method {name}"))?;
+            if found.len() != missing.len() {
+                bail!(
+                    "method {name} gave {} masks for {} values of K",
+                    found.len(),
+                    missing.len()
+                );
+            }
+            for (mut masks, k) in found.into_iter().zip(missing) {
+                masks.meta_mut().provenance.seed = Some(context.seed());
+                let file = mask_file(name, k, repeat);
+                save_masks(&masks, self.folder.path(&file)?)?;
+                self.folder.record_checksum(&file)?;
+                eprintln!("  K = {k:?}: {} parameters", masks.count());
+            }
         }
         Ok(())
-    }
-
-    fn norms(&self, set: &TextSet, repeat: u64) -> Result<ActivationNorms> {
-        let file = norms_file(set, repeat);
-        if let Some(path) = self.folder.verified(&file)? {
-            return Ok(load_norms(&path)?);
-        }
-        let path = self.folder.path(&file)?;
-        let bar = progress::bar(
-            &format!("Norms of {}", set.name),
-            self.args.num_calibration_samples as u64,
-        );
-        let (texts, options) = drawn(self.args, set, repeat);
-        let progress = |done: usize, _total| {
-            bar.set_position(done as u64);
-            !self.interrupt.raised()
-        };
-        let mut norms = collect_norms(
-            &self.model,
-            &self.measure.tokenizer,
-            texts,
-            &options,
-            progress,
-        )
-        .with_context(|| format!("norms of {}", set.name))?;
-        bar.finish_and_clear();
-        let meta = norms.provenance_mut();
-        meta.fingerprint = Some(self.measure.checkpoint.fingerprint()?.to_owned());
-        meta.data = Some(set.path.display().to_string());
-        meta.seed = Some(seed(self.args, repeat));
-        save_norms(&norms, path)?;
-        self.folder.record_checksum(&file)?;
-        Ok(norms)
     }
 
     /// Edits the model in memory, evaluates what is not yet on disk, and puts the weights back.
@@ -204,20 +194,20 @@ impl Experiment<'_> {
         let mut scores = self.measure.known(&self.folder, &id)?;
         let edited = edit.is_some() && modules.is_some();
         if !self.measure.complete(&scores) || !(edited || *variant == Variant::Unedited) {
+            let (measure, folder) = (self.measure, &self.folder);
             let masks = self.masks(variant)?;
             if let (Some(masks), Variant::Edited { operation, .. }) = (&masks, variant) {
-                let report = self.edit_in_memory(masks, operation)?;
-                self.folder.write_json(&edit_file, &report)?;
-                edit = Some(report);
-                let counts = modules::count(&self.model, masks)?;
-                self.folder.write_json(&modules_file, &counts)?;
+                let edited = self
+                    .model
+                    .edit(&measure.checkpoint, masks, operation.clone())?;
+                folder.write_json(&edit_file, edited.report())?;
+                edit = Some(edited.report().clone());
+                let counts = modules::count(&edited, masks)?;
+                folder.write_json(&modules_file, &counts)?;
                 modules = Some(counts);
-            }
-            scores = self
-                .measure
-                .scores(&self.model, &self.folder, &id, scores)?;
-            if let Some(masks) = &masks {
-                self.restore(masks)?;
+                scores = measure.scores(&edited, folder, &id, scores)?;
+            } else {
+                scores = measure.scores(&self.model, folder, &id, scores)?;
             }
         }
         self.save_checkpoint(variant)?;
@@ -232,43 +222,22 @@ impl Experiment<'_> {
 
     fn masks(&self, variant: &Variant) -> Result<Option<MaskSet>> {
         let Variant::Edited {
-            source, k, repeat, ..
+            method, k, repeat, ..
         } = variant
         else {
             return Ok(None);
         };
-        let file = mask_file(*source, *k, *repeat);
+        let file = mask_file(method, *k, *repeat);
         let path = self.folder.verified(&file)?;
         let path = path.with_context(|| format!("{file} was removed while the run worked"))?;
         Ok(Some(load_masks(&path)?))
-    }
-
-    fn edit_in_memory(&mut self, masks: &MaskSet, operation: &Operation) -> Result<EditReport> {
-        let mut report = EditReport::new(operation.record()?);
-        for (name, _, mask) in masks.iter() {
-            let view = self.measure.checkpoint.tensor(name)?;
-            let mut bytes = vec![0; view.bytes().len()];
-            report.add(name, apply_from(operation, view, &mut bytes, mask)?);
-            self.model.set_parameter(name, &view.with_bytes(&bytes)?)?;
-            self.measure.checkpoint.release(name);
-        }
-        Ok(report)
-    }
-
-    fn restore(&mut self, masks: &MaskSet) -> Result<()> {
-        for (name, _, _) in masks.iter() {
-            self.model
-                .set_parameter(name, &self.measure.checkpoint.tensor(name)?)?;
-            self.measure.checkpoint.release(name);
-        }
-        Ok(())
     }
 
     fn save_checkpoint(&self, variant: &Variant) -> Result<()> {
         let Variant::Edited { operation, .. } = variant else {
             return Ok(());
         };
-        if !self.args.save_checkpoints {
+        if !self.spec.save_checkpoints {
             return Ok(());
         }
         let target = self.folder.path(&format!("checkpoints/{}", variant.id()))?;
@@ -299,29 +268,4 @@ impl Experiment<'_> {
         let written = Checkpoint::open(&target)?;
         self.folder.write_json(&note, &written.fingerprint()?)
     }
-}
-
-/// The seed of a repeat's draws.
-fn seed(args: &Spec, repeat: u64) -> u64 {
-    args.evaluation.seed.wrapping_add(repeat)
-}
-
-/// The texts of a set that a repeat calibrates on, and how.
-fn drawn<'t>(args: &Spec, set: &'t TextSet, repeat: u64) -> (Vec<&'t str>, CollectOptions) {
-    let drawn = draw_with_replacement(
-        set.texts.len(),
-        args.num_calibration_samples,
-        seed(args, repeat),
-    );
-    let texts = drawn.iter().map(|&index| set.texts[index].as_str());
-    let options = CollectOptions::default().with_max_length(args.max_length);
-    (texts.collect(), options)
-}
-
-fn norms_file(set: &TextSet, repeat: u64) -> String {
-    format!("norms/{}-r{repeat}.norms.safetensors", set.name)
-}
-
-fn mask_file(source: Source, k: f64, repeat: u64) -> String {
-    format!("masks/{}.mask.safetensors", mask_id(source, k, repeat))
 }

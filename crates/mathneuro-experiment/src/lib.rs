@@ -5,6 +5,7 @@ pub mod check;
 #[cfg(feature = "cli")]
 pub mod cli;
 pub mod compare;
+pub mod context;
 pub mod error;
 pub mod evaluate;
 pub mod experiment;
@@ -14,6 +15,7 @@ pub mod held_out;
 pub mod inputs;
 pub mod interrupt;
 pub mod measure;
+pub mod methods;
 pub mod modules;
 pub mod progress;
 pub mod render;

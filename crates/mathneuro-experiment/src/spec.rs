@@ -134,6 +134,11 @@ pub struct Spec {
     #[cfg_attr(feature = "cli", arg(long, alias = "texts", default_value_t = Spec::default().num_calibration_samples))]
     pub num_calibration_samples: usize,
 
+    /// How the parameters are chosen, a row for each: isolated, random (the control of isolated; random=METHOD that of another),
+    /// wanda, magnitude, scores=FILE
+    #[cfg_attr(feature = "cli", arg(long, value_delimiter = ',', value_name = "NAME[=ARG],...", default_values_t = Spec::default().methods))]
+    pub methods: Vec<String>,
+
     /// Fractions of each weight matrix that count as important
     #[cfg_attr(feature = "cli", arg(long, value_delimiter = ',', value_name = "K,K,...", allow_negative_numbers = true, default_values_t = Spec::default().k))]
     pub k: Vec<f64>,
@@ -213,7 +218,7 @@ impl Default for Evaluation {
     }
 }
 
-/// The paper's: 500 texts a set, its eight values of K, pruning; one seed of its five; no texts.
+/// The paper's: 500 texts a set, its method and random control, its eight values of K, pruning; one seed of its five; no texts.
 impl Default for Spec {
     fn default() -> Self {
         Self {
@@ -222,6 +227,7 @@ impl Default for Spec {
             general: Vec::new(),
             text_column: None,
             num_calibration_samples: 500,
+            methods: vec!["isolated".to_owned(), "random".to_owned()],
             k: vec![0.0001, 0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.15],
             factor: vec![0.0],
             num_seeds: 1,

@@ -2,24 +2,15 @@
 
 use mathneuro_core::Operation;
 
-/// Where the edited parameters of a row come from.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Source {
-    /// top(skill) without top(general): the method.
-    Isolated,
-    /// The same number per matrix, drawn uniformly: the control.
-    Random,
-}
-
 /// One row: an edit of the model, or none.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Variant {
     /// The model as it is.
     Unedited,
-    /// Parameters of one source, K and repeat, edited in one way.
+    /// Parameters that one method chose for one K and repeat, edited in one way.
     Edited {
-        /// Where the parameters come from.
-        source: Source,
+        /// The method's name.
+        method: String,
         /// The fraction of each matrix that counts as important.
         k: f64,
         /// The repeat, from 0.
@@ -35,7 +26,7 @@ impl Variant {
         match self {
             Self::Unedited => "unedited".to_owned(),
             Self::Edited {
-                source,
+                method,
                 k,
                 repeat,
                 operation,
@@ -44,7 +35,7 @@ impl Variant {
                     Operation::Scale(factor) => format!("scale{factor}"),
                     _ => "prune".to_owned(),
                 };
-                format!("{edit}-{}", mask_id(*source, *k, *repeat))
+                format!("{edit}-{}", mask_id(method, *k, *repeat))
             }
         }
     }
@@ -54,43 +45,33 @@ impl Variant {
         match self {
             Self::Unedited => "unedited".to_owned(),
             Self::Edited {
-                source, operation, ..
-            } => {
-                let source = match source {
-                    Source::Isolated => "isolated",
-                    Source::Random => "random",
-                };
-                match operation {
-                    Operation::Scale(factor) => format!("{source} x{factor}"),
-                    _ => format!("{source} pruned"),
-                }
-            }
+                method, operation, ..
+            } => match operation {
+                Operation::Scale(factor) => format!("{method} x{factor}"),
+                _ => format!("{method} pruned"),
+            },
         }
     }
 }
 
 /// The name of a mask in file names.
-pub fn mask_id(source: Source, k: f64, repeat: u64) -> String {
-    let source = match source {
-        Source::Isolated => "isolated",
-        Source::Random => "random",
-    };
+pub fn mask_id(method: &str, k: f64, repeat: u64) -> String {
     // Plain digits as they were given; 1e-300 would be three hundred of them.
     match k > 0.0 && k < 1e-6 {
-        true => format!("{source}-k{k:e}-r{repeat}"),
-        false => format!("{source}-k{k}-r{repeat}"),
+        true => format!("{method}-k{k:e}-r{repeat}"),
+        false => format!("{method}-k{k}-r{repeat}"),
     }
 }
 
-/// All rows: the unedited model first, then per repeat, K and operation the method and its control.
-pub fn plan(ks: &[f64], repeats: u64, operations: &[Operation]) -> Vec<Variant> {
+/// All rows: the unedited model first, then per repeat, K and operation each method.
+pub fn plan(ks: &[f64], repeats: u64, operations: &[Operation], methods: &[&str]) -> Vec<Variant> {
     let mut rows = vec![Variant::Unedited];
     for repeat in 0..repeats {
         for &k in ks {
             for operation in operations {
-                for source in [Source::Isolated, Source::Random] {
+                for &method in methods {
                     rows.push(Variant::Edited {
-                        source,
+                        method: method.to_owned(),
                         k,
                         repeat,
                         operation: operation.clone(),
@@ -113,7 +94,7 @@ mod tests {
             Operation::Scale(1.01),
             Operation::Scale(1.1),
         ];
-        let rows = plan(&[0.001, 0.01], 2, &operations);
+        let rows = plan(&[0.001, 0.01], 2, &operations, &["isolated", "random"]);
         assert_eq!(rows.len(), 1 + 2 * 2 * 3 * 2);
         let mut ids: Vec<String> = rows.iter().map(Variant::id).collect();
         assert_eq!(ids[0], "unedited");
@@ -121,6 +102,6 @@ mod tests {
         ids.sort();
         ids.dedup();
         assert_eq!(ids.len(), rows.len());
-        assert_eq!(mask_id(Source::Random, 1e-300, 0), "random-k1e-300-r0");
+        assert_eq!(mask_id("random", 1e-300, 0), "random-k1e-300-r0");
     }
 }

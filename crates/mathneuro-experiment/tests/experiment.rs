@@ -5,7 +5,8 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use mathneuro_core::{load_masks, load_norms};
+use mathneuro_core::capture::{Batch, LogitsToKeep, Model};
+use mathneuro_core::{Checkpoint, LanguageModel, load_masks, load_norms};
 use mathneuro_experiment::compare;
 use mathneuro_experiment::error::Result;
 use mathneuro_experiment::evaluate;
@@ -46,6 +47,7 @@ fn settings(out: &Path, replaced: &[(&str, &str)]) -> Spec {
     }
     let line = |(key, value): &(String, String)| match key.as_str() {
         "k" => format!("k = [{}]\n", value.to_lowercase()),
+        "methods" => format!("methods = ['{}']\n", value.replace(',', "', '")),
         "general" | "perplexity" | "tasks" | "include" | "exclude" => {
             format!("{key} = ['{value}']\n")
         }
@@ -56,7 +58,7 @@ fn settings(out: &Path, replaced: &[(&str, &str)]) -> Spec {
 }
 
 fn prune(spec: &Spec) -> Result<()> {
-    run("gsm8k_pruning", spec, &Interrupt::default())
+    run("gsm8k_pruning", spec, &Interrupt::default()).map(drop)
 }
 
 fn json(path: PathBuf) -> Value {
@@ -148,6 +150,78 @@ fn a_run_leaves_rows_masks_norms_and_a_control_of_the_same_size() {
     );
     let samples = fs::read_to_string(out.join("rows/unedited/mmlu.samples.jsonl")).unwrap();
     assert_eq!(samples.lines().count(), 4);
+}
+
+#[test]
+fn further_methods_are_rows_of_their_own_name_and_hand_the_model_back_as_it_was() {
+    let dir = tempfile::tempdir().unwrap();
+    let out = dir.path().join("out");
+    // Scores that are the magnitudes choose what `magnitude` chooses.
+    let checkpoint = Checkpoint::open(workspace("tests/fixtures/tiny-llama")).unwrap();
+    let before = LanguageModel::open(checkpoint.dir()).unwrap().model;
+    let mut scores = Vec::new();
+    for linear in before.linears() {
+        let view = checkpoint.tensor(&linear.name).unwrap();
+        let mut bytes = view.bytes().to_vec();
+        bytes
+            .iter_mut()
+            .skip(1)
+            .step_by(2)
+            .for_each(|high| *high &= 0x7f);
+        scores.push((
+            linear.name.clone(),
+            view.dtype(),
+            view.shape().to_vec(),
+            bytes,
+        ));
+    }
+    let file = dir.path().join("scores.safetensors");
+    let views = scores.iter().map(|(name, dtype, shape, bytes)| {
+        let view = safetensors::tensor::TensorView::new(*dtype, shape.clone(), bytes);
+        (name, view.unwrap())
+    });
+    safetensors::serialize_to_file(views, None, &file).unwrap();
+
+    let methods = format!(
+        "isolated,wanda,random=wanda,magnitude,scores={}",
+        file.display()
+    );
+    let spec = settings(&out, &[("methods", &methods), ("k", "0.1")]);
+    let after = run("methods", &spec, &Interrupt::default()).unwrap().model;
+    let masks = |method: &str| {
+        load_masks(out.join(format!("masks/{method}-k0.1-r0.mask.safetensors"))).unwrap()
+    };
+    let (wanda, random) = (masks("wanda"), masks("random-wanda"));
+    // The isolated parameters are some of the skill's own.
+    assert_eq!((&masks("isolated") - &wanda).unwrap().count(), 0);
+    for (name, _, mask) in wanda.iter() {
+        assert_eq!(random.get(name).unwrap().count(), mask.count());
+    }
+    assert!(masks("scores").same_bits(&masks("magnitude")));
+    let table = fs::read_to_string(out.join("methods.md")).unwrap();
+    for row in ["isolated", "wanda", "random-wanda", "magnitude", "scores"] {
+        assert!(
+            table.contains(&format!("| {row} pruned | 0.1 |")),
+            "{table}"
+        );
+    }
+    let batch = Batch::new(&[[1, 5, 9]]).unwrap();
+    let logits = |model: &Model| {
+        model
+            .forward(&batch, None, LogitsToKeep::All)
+            .unwrap()
+            .unwrap()
+    };
+    assert!(logits(&before).equal(&logits(&after)));
+
+    // Other scores are another run.
+    let mut bytes = fs::read(&file).unwrap();
+    *bytes.last_mut().unwrap() ^= 1;
+    fs::write(&file, bytes).unwrap();
+    let error = run("methods", &spec, &Interrupt::default())
+        .unwrap_err()
+        .to_string();
+    assert!(error.contains("scores"), "{error}");
 }
 
 #[test]
@@ -468,9 +542,9 @@ fn parts_that_are_not_what_the_run_wrote_are_named_with_what_to_do() {
             "{error}"
         );
         fs::remove_file(&path).unwrap();
-        // Norms are computed again when a mask is missing.
+        // Norms are computed again when a mask made from them is missing.
         if path.starts_with(out.join("norms")) {
-            fs::remove_file(mask("random-k0.01")).unwrap();
+            fs::remove_file(mask("isolated-k0.01")).unwrap();
         }
         prune(&args).unwrap();
         assert_eq!(fs::read(&path).unwrap(), whole, "computed again");
@@ -480,7 +554,7 @@ fn parts_that_are_not_what_the_run_wrote_are_named_with_what_to_do() {
     let passages = norms("passages");
     fs::remove_file(&passages).unwrap();
     fs::create_dir(&passages).unwrap();
-    fs::remove_file(mask("random-k0.01")).unwrap();
+    fs::remove_file(mask("isolated-k0.01")).unwrap();
     assert!(refused(&args).contains("is not a file"));
 
     fs::write(out.join("run.json"), "{").unwrap();
