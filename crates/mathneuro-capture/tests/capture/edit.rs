@@ -16,7 +16,8 @@ fn masks(checkpoint: &Checkpoint, chosen: impl Fn(&str) -> bool) -> MaskSet {
     for name in checkpoint.names().filter(|name| chosen(name)) {
         let shape = checkpoint.tensor(name).unwrap().shape();
         let len = shape.iter().product();
-        let places = (0..len).filter(|i: &usize| (i.wrapping_mul(2_654_435_761) >> 7) % 5 == 0);
+        let places =
+            (0..len).filter(|i: &usize| (i.wrapping_mul(2_654_435_761) >> 7).is_multiple_of(5));
         let mask = ParamMask::from_indices(len, places).unwrap();
         masks.insert(name, shape, mask).unwrap();
     }

@@ -15,8 +15,11 @@ use serde_json::Value;
 use crate::context::RunContext;
 use crate::error::{Result, bail};
 
+/// Makes a method from the argument after its name.
+type Constructor = fn(Option<&str>) -> Result<Box<dyn Method>>;
+
 /// The methods by the names that `--methods` takes.
-const REGISTRY: &[(&str, fn(Option<&str>) -> Result<Box<dyn Method>>)] = &[
+const REGISTRY: &[(&str, Constructor)] = &[
     ("isolated", isolated::method),
     ("random", random::method),
     ("wanda", wanda::method),
