@@ -1,5 +1,4 @@
-//! The experiments of the paper on GSM8K: what pruning or scaling the isolated parameters does to math and to language,
-//! beside a random control. Those two only differ in what they do to a parameter; a third one measures a model as it is.
+#![doc = include_str!("../README.md")]
 
 pub mod check;
 #[cfg(feature = "cli")]
