@@ -14,12 +14,11 @@ use mathneuro_core::capture::Dtype;
 use mathneuro_core::capture::{
     Batch, LoadOptions, LogitsToKeep, Model, TextNormRecorder, Tokenizer,
 };
-use mathneuro_core::eval::calibration_texts;
+use mathneuro_core::data::{calibration_texts, draw_with_replacement, draw_without_replacement};
 use mathneuro_core::hub::Purpose;
 use mathneuro_core::score::{TextNorms, isolate_set};
 use mathneuro_core::{
-    Checkpoint, ComparisonGroup, MaskSet, ScoreRule, draw_with_replacement,
-    draw_without_replacement, isolate_reference_bf16, weight_matrix,
+    Checkpoint, ComparisonGroup, MaskSet, ScoreRule, isolate_reference_bf16, weight_matrix,
 };
 use mathneuro_experiment::{check, interrupt::Interrupt, progress, sources::Sources};
 

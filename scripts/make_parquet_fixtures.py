@@ -1,4 +1,4 @@
-"""Writes the small parquet files of crates/mathneuro-hub/tests/fixtures, in the shapes that the hub's data sets have.
+"""Writes the small parquet files of crates/mathneuro-data/tests/fixtures, in the shapes that the hub's data sets have.
 
 Needs pyarrow (26.0 made the committed ones), which nothing else here needs:
     python3 -m venv pyarrow-venv && pyarrow-venv/bin/pip install pyarrow
@@ -11,7 +11,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-folder = Path(__file__).parent.parent / "crates/mathneuro-hub/tests/fixtures"
+folder = Path(__file__).parent.parent / "crates/mathneuro-data/tests/fixtures"
 
 problems = [
     {"question": "What did she keep?", "answer": "B", "options": ["A dog", "A 'light'"]},

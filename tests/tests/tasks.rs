@@ -4,9 +4,9 @@
 
 use std::ops::ControlFlow;
 
+use mathneuro_core::data::{DataError, rows_from_values};
 use mathneuro_core::eval::{
     Engine, EvalError, LogLikelihoodRequest, Task, TaskDefinition, TaskOptions, TaskResult,
-    rows_from_values,
 };
 use mathneuro_tests::{fixture, load};
 use serde_json::{Value, json};
@@ -191,7 +191,7 @@ fn perplexities_per_word_and_byte_come_from_the_same_losses() {
     );
     assert!(matches!(
         Task::perplexity(""),
-        Err(EvalError::InvalidRow { .. })
+        Err(EvalError::Data(DataError::InvalidRow { .. }))
     ));
 }
 

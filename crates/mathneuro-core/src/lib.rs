@@ -9,7 +9,6 @@ mod isolator;
 #[cfg(feature = "capture")]
 mod language_model;
 mod reference;
-mod sample;
 mod selection;
 mod weight;
 
@@ -22,7 +21,6 @@ pub use isolator::Isolator;
 #[cfg(feature = "capture")]
 pub use language_model::LanguageModel;
 pub use reference::isolate_reference_bf16;
-pub use sample::{draw_with_replacement, draw_without_replacement};
 pub use weight::weight_matrix;
 
 pub use mathneuro_checkpoint::{self as checkpoint, Checkpoint};
@@ -37,6 +35,8 @@ pub use mathneuro_score::{
 
 #[cfg(feature = "capture")]
 pub use mathneuro_capture as capture;
+#[cfg(feature = "data")]
+pub use mathneuro_data as data;
 #[cfg(feature = "eval")]
 pub use mathneuro_eval as eval;
 #[cfg(feature = "hub")]

@@ -16,45 +16,14 @@ pub enum EvalError {
         /// What the system said.
         source: std::io::Error,
     },
-    /// A text file in another encoding.
-    #[error("{0} is not UTF-8 text; convert it, for example with `iconv -t UTF-8`")]
-    NotUtf8(PathBuf),
     /// A text too short for a perplexity.
     #[error(
         "the text gives {0} tokens to predict; at least 2 are needed for a perplexity with an interval"
     )]
     FewTokens(usize),
-    /// A parquet file that cannot be read.
+    /// A data file could not be read, or has not what is needed.
     #[error(transparent)]
-    Parquet(#[from] mathneuro_hub::HubError),
-    /// A data file of an unknown kind.
-    #[error("{0}: JSONL (.jsonl, .json), CSV (.csv) or parquet (.parquet) is needed")]
-    UnknownFormat(PathBuf),
-    /// A data file without a row.
-    #[error("{0} has no row")]
-    Empty(PathBuf),
-    /// A line that cannot be read.
-    #[error("{path}, line {line}: {reason}")]
-    InvalidRow {
-        /// The file.
-        path: PathBuf,
-        /// Line, counted from 1.
-        line: usize,
-        /// What is wrong.
-        reason: String,
-    },
-    /// A column that is not there.
-    #[error("{path}, line {line}: column `{column}` is not there; there are: {there}")]
-    MissingColumn {
-        /// The file.
-        path: PathBuf,
-        /// Line, counted from 1.
-        line: usize,
-        /// The column asked for.
-        column: String,
-        /// The columns that are there.
-        there: String,
-    },
+    Data(#[from] mathneuro_data::DataError),
     /// A task file that cannot be used.
     #[error("task {task}: {reason}")]
     InvalidTask {

@@ -23,22 +23,17 @@
 #![cfg_attr(not(feature = "model"), allow(dead_code, unused_imports))]
 
 mod chat;
-mod documents;
 mod error;
 mod grading;
 mod jinja;
 mod lm;
 mod result;
-mod rows;
 #[cfg(feature = "model")]
 mod run;
 mod stats;
 mod task;
 
 pub use chat::{ChatMessage, ChatTemplate};
-pub use documents::{
-    Choice, Passage, Problem, calibration_text, calibration_texts, read_documents,
-};
 pub use error::{EvalError, Result};
 pub use grading::{Filter, INVALID};
 pub use lm::Sampling;
@@ -47,7 +42,7 @@ pub use lm::{
     Engine, FinishReason, GenerateOptions, Generation, LogLikelihood, LogLikelihoodRequest,
     LogLikelihoods, Meter, Perplexity, ResponseCache, Work,
 };
+pub use mathneuro_data as data;
 pub use result::{Subtask, TaskResult};
-pub use rows::{Row, read_rows, read_text, rows_from_values};
 pub use stats::{Metric, Paired, mcnemar, paired, paired_scores, wilson};
 pub use task::{Skipped, Task, TaskDefinition, TaskOptions};

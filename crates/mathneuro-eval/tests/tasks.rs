@@ -4,9 +4,8 @@
 
 use std::path::Path;
 
-use mathneuro_eval::{
-    ChatTemplate, EvalError, Row, Task, TaskDefinition, TaskOptions, rows_from_values,
-};
+use mathneuro_data::{Row, rows_from_values};
+use mathneuro_eval::{ChatTemplate, EvalError, Task, TaskDefinition, TaskOptions};
 use serde_json::{Value, json};
 
 fn rows(documents: Vec<Value>) -> Vec<Row> {

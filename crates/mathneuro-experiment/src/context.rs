@@ -1,9 +1,10 @@
 //! What a method is told of the run and repeat that it chooses parameters for.
 
 use mathneuro_core::capture::{CollectOptions, Model, Tokenizer, collect_norms};
+use mathneuro_core::data::draw_with_replacement;
 use mathneuro_core::{
-    ActivationNorms, CalibrationSet, Checkpoint, Isolator, MaskSet, ParameterFilter,
-    draw_with_replacement, load_masks, load_norms, save_norms,
+    ActivationNorms, CalibrationSet, Checkpoint, Isolator, MaskSet, ParameterFilter, load_masks,
+    load_norms, save_norms,
 };
 
 use crate::error::{Context, Result};

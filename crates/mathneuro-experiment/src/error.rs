@@ -3,7 +3,7 @@
 use std::fmt;
 use std::path::PathBuf;
 
-use mathneuro_core::{capture, checkpoint, edit, eval, hub, mask, score};
+use mathneuro_core::{capture, checkpoint, data, edit, eval, hub, mask, score};
 
 /// What can go wrong in a run, or with what one left.
 ///
@@ -103,6 +103,9 @@ pub enum ExperimentError {
     /// The model could not be loaded or run.
     #[error(transparent)]
     Capture(#[from] capture::CaptureError),
+    /// A data file could not be read, or has not what is needed.
+    #[error(transparent)]
+    Data(#[from] data::DataError),
     /// A task could not be read or run.
     #[error(transparent)]
     Eval(#[from] eval::EvalError),

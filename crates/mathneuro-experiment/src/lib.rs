@@ -10,7 +10,6 @@ pub mod evaluate;
 pub mod experiment;
 pub mod folder;
 pub mod hash;
-pub mod held_out;
 pub mod inputs;
 pub mod interrupt;
 pub mod measure;

@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use crate::error::{Context, Result, bail};
+use mathneuro_core::data::write_jsonl;
 use mathneuro_core::hub::{DataSource, Hub, HubOptions, ModelSource, Progress, Purpose};
 
 use crate::interrupt::Interrupt;
@@ -84,11 +85,14 @@ impl<'a> Sources<'a> {
         let interrupt = self.interrupt;
         eprintln!("Looking up {id} on the hub");
         let found = with_bar(&id.to_string(), interrupt, |report| {
-            Ok(self.hub()?.rows(&id, purpose, report)?)
+            Ok(self.hub()?.dataset(&id, purpose, report)?)
         })?;
         warn(found.unreached, &found.exact);
+        if !found.jsonl.is_file() {
+            write_jsonl(&found.files, &found.jsonl)?;
+        }
         Ok(Source {
-            path: found.file,
+            path: found.jsonl,
             exact: found.exact.to_string().into(),
         })
     }

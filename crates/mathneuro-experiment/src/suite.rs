@@ -7,12 +7,11 @@ use std::path::Path;
 use crate::error::{Context, Result, bail};
 use mathneuro_core::capture::Tokenizer;
 use mathneuro_core::checkpoint::write_atomic;
-use mathneuro_core::draw_without_replacement;
+use mathneuro_core::data::{Decontaminator, draw_without_replacement, read_text};
 use mathneuro_core::eval::{
-    ChatTemplate, Engine, Sampling, Task, TaskDefinition, TaskOptions, TaskResult, read_text,
+    ChatTemplate, Engine, Sampling, Task, TaskDefinition, TaskOptions, TaskResult,
 };
 
-use crate::held_out::HeldOut;
 use crate::interrupt::Interrupt;
 use crate::progress;
 use crate::spec::{Evaluation, FurtherTask, further_task};
@@ -29,7 +28,7 @@ struct Entry {
 pub struct Suite {
     entries: Vec<Entry>,
     options: TaskOptions,
-    held_out: HeldOut,
+    held_out: Decontaminator,
 }
 
 impl Suite {
@@ -60,7 +59,7 @@ impl Suite {
         let mut suite = Self {
             entries: Vec::new(),
             options,
-            held_out: HeldOut::default(),
+            held_out: Decontaminator::default(),
         };
         let named = [
             (&args.gsm8k, Task::gsm8k_cot as fn(&Path) -> _),
@@ -128,7 +127,7 @@ impl Suite {
     }
 
     /// What is evaluated and must not be calibrated on.
-    pub fn held_out(&self) -> &HeldOut {
+    pub fn held_out(&self) -> &Decontaminator {
         &self.held_out
     }
 

@@ -34,7 +34,9 @@ impl TextSet {
             if sets.iter().any(|set| set.name == name) {
                 bail!("two sets of texts are named `{name}`; their files need different names");
             }
-            let (texts, left_out) = suite.held_out().rest(path, args.text_column.as_deref())?;
+            let (texts, left_out) = suite
+                .held_out()
+                .calibration_texts(path, args.text_column.as_deref())?;
             if left_out > 0 {
                 eprintln!(
                     "{}: {left_out} of {} texts are evaluated and not calibrated on",

@@ -45,7 +45,7 @@ fn a_model_and_a_data_set_are_taken_from_the_cache_under_their_exact_names() {
         .map(|(name, path)| (name.as_str(), path.as_path()))
         .collect();
     cache(home.path(), "models--org--tiny", &files);
-    let rows = workspace("crates/mathneuro-hub/tests/fixtures/gsm8k.parquet");
+    let rows = workspace("crates/mathneuro-data/tests/fixtures/gsm8k.parquet");
     let file = ("main/train-00000-of-00001.parquet", rows.as_path());
     cache(home.path(), "datasets--openai--gsm8k", &[file]);
 
@@ -60,7 +60,7 @@ fn a_model_and_a_data_set_are_taken_from_the_cache_under_their_exact_names() {
     let data = data.unwrap();
     let exact = format!("hub:openai/gsm8k/main/train@{COMMIT}");
     assert_eq!(data.exact, Path::new(&exact));
-    let texts = mathneuro_core::eval::calibration_texts(&data.path, None).unwrap();
+    let texts = mathneuro_core::data::calibration_texts(&data.path, None).unwrap();
     assert_eq!(
         texts[0],
         "Question: How many are 1 and 1?\nAnswer: 1 + 1 = 2\n#### 2"
@@ -75,14 +75,15 @@ fn a_model_and_a_data_set_are_taken_from_the_cache_under_their_exact_names() {
 
 #[test]
 fn parquet_files_are_read_as_the_rows_of_their_tasks() {
-    use mathneuro_core::eval::{TaskDefinition, read_rows};
+    use mathneuro_core::data::read_rows;
+    use mathneuro_core::eval::TaskDefinition;
     for (task, file) in [
         ("gsm8k_cot", "gsm8k"),
         ("race", "race_literal"),
         ("race", "race_rows"),
     ] {
         let path = workspace(&format!(
-            "crates/mathneuro-hub/tests/fixtures/{file}.parquet"
+            "crates/mathneuro-data/tests/fixtures/{file}.parquet"
         ));
         let rows = read_rows(&path).unwrap();
         let found = TaskDefinition::builtin(task).unwrap().read(&path).unwrap();

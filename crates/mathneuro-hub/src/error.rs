@@ -266,32 +266,6 @@ pub enum HubError {
         /// What the system said.
         source: std::io::Error,
     },
-    /// A parquet file that cannot be read.
-    #[error("{path} is not a parquet file that can be read: {reason}")]
-    InvalidParquet {
-        /// The file.
-        path: PathBuf,
-        /// What is wrong with it.
-        reason: String,
-    },
-    /// A row that is not what its data set's rows are.
-    #[error("{path}, row {row}: {reason}")]
-    InvalidRow {
-        /// The file.
-        path: PathBuf,
-        /// The row, counted from 1.
-        row: usize,
-        /// What is wrong with it.
-        reason: String,
-    },
-    /// Text that is not a Python literal.
-    #[error("not a Python literal: at byte {at}, {reason}")]
-    InvalidLiteral {
-        /// Where.
-        at: usize,
-        /// What is wrong there.
-        reason: String,
-    },
     /// The progress callback asked to stop.
     #[error("interrupted; a later call resumes from there")]
     Interrupted,

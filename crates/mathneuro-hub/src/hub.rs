@@ -1,14 +1,12 @@
-//! The way from an id to files.
+//! Resolves repository ids to cached files.
 
 use std::fs;
-use std::io::{BufWriter, Write};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use hf_hub::api::sync::Api;
-use tempfile::NamedTempFile;
 
 use crate::cache::{Kind, RepoCache};
-use crate::datasets::{ALL, Purpose, Split, choose, for_each_tidy_row};
+use crate::datasets::{ALL, Purpose, Split, choose};
 use crate::error::{HubError, Result, io};
 use crate::files::{self, CONFIG, INDEX, TOKENIZER, WEIGHTS};
 use crate::id::{DatasetId, RepoId};
@@ -39,19 +37,9 @@ pub struct Model {
 pub struct Dataset {
     /// The files, in the order of their rows.
     pub files: Vec<PathBuf>,
-    /// The id with configuration, split and commit: it means the same tomorrow.
-    pub exact: DatasetId,
-    /// Why the hub was not asked: it could not be reached, and the cache, which had everything, had to do. The revision may
-    /// have moved on since. `None` when the hub was asked, or was not to be.
-    pub unreached: Option<String>,
-}
-
-/// A data set's rows as one file.
-#[derive(Debug, Clone, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct Rows {
-    /// The file, one JSON object a line. Its name says data set, configuration and split.
-    pub file: PathBuf,
+    /// Where a program may keep the rows as one JSONL file, beside the cache; its name says data set, configuration and split,
+    /// its folder the commit. Nothing is written there by this crate.
+    pub jsonl: PathBuf,
     /// The id with configuration, split and commit: it means the same tomorrow.
     pub exact: DatasetId,
     /// Why the hub was not asked: it could not be reached, and the cache, which had everything, had to do. The revision may
@@ -87,7 +75,7 @@ impl Hub {
     /// cannot be reached, a revision that the cache has completely will do.
     ///
     /// # Errors
-    /// Any [`HubError`] but those of rows.
+    /// Any [`HubError`].
     pub fn model(&self, id: &RepoId, progress: OnProgress<'_>) -> Result<Model> {
         let cache = RepoCache::new(&self.options.cache, Kind::Model, id);
         let cached = || self.cached_model(&cache, id);
@@ -166,7 +154,7 @@ impl Hub {
     /// Brings the parquet files of one split into the cache. When the hub cannot be reached, those that are there will do.
     ///
     /// # Errors
-    /// Any [`HubError`] but those of models and rows.
+    /// Any [`HubError`] but those of models.
     pub fn dataset(
         &self,
         id: &DatasetId,
@@ -185,8 +173,10 @@ impl Hub {
         };
         let split = splits.first().map_or("", |split| split.split.as_str());
         let snapshot = cache.snapshot(&commit);
+        let exact = id.exactly(config, split, &commit)?;
         Ok(Dataset {
-            exact: id.exactly(config, split, &commit)?,
+            jsonl: self.jsonl(&exact),
+            exact,
             files: splits
                 .iter()
                 .flat_map(|split| &split.files)
@@ -194,6 +184,20 @@ impl Hub {
                 .collect(),
             unreached,
         })
+    }
+
+    fn jsonl(&self, exact: &DatasetId) -> PathBuf {
+        let repo = exact.repo();
+        let name = repo.id().rsplit('/').next().unwrap_or_default();
+        let words: Vec<&str> = std::iter::once(name)
+            .chain(exact.parts().iter().map(String::as_str))
+            .collect();
+        self.options
+            .rows
+            .join("rows-v1")
+            .join(repo.id().replace('/', "--"))
+            .join(repo.revision())
+            .join(format!("{}.jsonl", words.join("_")))
     }
 
     fn fetch_dataset(
@@ -269,36 +273,6 @@ impl Hub {
         Err(self.not_cached(id.repo(), &what()))
     }
 
-    /// Brings a split into the cache and writes its rows as JSONL, in the columns that MathNeuro's tasks read. What was
-    /// written once is used again.
-    ///
-    /// # Errors
-    /// As [`Hub::dataset`], and those of rows.
-    pub fn rows(&self, id: &DatasetId, purpose: Purpose, progress: OnProgress<'_>) -> Result<Rows> {
-        let dataset = self.dataset(id, purpose, progress)?;
-        let exact = dataset.exact;
-        let repo = exact.repo();
-        let name = repo.id().rsplit('/').next().unwrap_or_default();
-        let words: Vec<&str> = std::iter::once(name)
-            .chain(exact.parts().iter().map(String::as_str))
-            .collect();
-        let file = self
-            .options
-            .rows
-            .join("rows-v1")
-            .join(repo.id().replace('/', "--"))
-            .join(repo.revision())
-            .join(format!("{}.jsonl", words.join("_")));
-        if !file.is_file() {
-            write_rows(&file, &dataset.files)?;
-        }
-        Ok(Rows {
-            file,
-            exact,
-            unreached: dataset.unreached,
-        })
-    }
-
     fn transfer<'a>(
         &'a self,
         cache: &'a RepoCache,
@@ -345,34 +319,4 @@ fn instead<T>(error: HubError, cached: impl FnOnce() -> Result<T>) -> Result<(T,
         Ok(found) => Ok((found, Some(why))),
         Err(_) => Err(error),
     }
-}
-
-/// Writes the rows of parquet files, tidied, into one file that is there complete or not at all.
-fn write_rows(target: &Path, files: &[PathBuf]) -> Result<()> {
-    let folder = target.parent().unwrap_or(Path::new("."));
-    fs::create_dir_all(folder).map_err(io("create", folder))?;
-    let temporary = NamedTempFile::new_in(folder).map_err(io("create a file in", folder))?;
-    let mut out = BufWriter::new(temporary);
-    let write = |out: &mut BufWriter<NamedTempFile>, row| {
-        serde_json::to_writer(&mut *out, &row)
-            .map_err(std::io::Error::from)
-            .and_then(|()| out.write_all(b"\n"))
-            .map_err(|error| match error.kind() {
-                std::io::ErrorKind::StorageFull => HubError::DiskFull {
-                    path: folder.to_owned(),
-                    needed: 1,
-                },
-                _ => io("write", target)(error),
-            })
-    };
-    for path in files {
-        for_each_tidy_row(path, |row| write(&mut out, row))?;
-    }
-    let temporary = out
-        .into_inner()
-        .map_err(|error| io("write", target)(error.into_error()))?;
-    temporary
-        .persist(target)
-        .map_err(|error| io("write", target)(error.error))?;
-    Ok(())
 }

@@ -15,8 +15,7 @@
 //! come at once, an interrupted fetch goes on where it was, and each file is checked before it enters the cache. The
 //! cache is the one of Python's `huggingface_hub`, and either finds what the other fetched.
 //!
-//! A data set's parquet files are [fetched](Hub::dataset) likewise, and [read as rows](parquet_rows) or written as
-//! [one JSONL file](Hub::rows) in the columns that MathNeuro's tasks read.
+//! A data set's parquet files are [fetched](Hub::dataset) likewise; `mathneuro-data` reads their rows.
 //!
 //! The transfer is hf-hub's; what it leaves open (offline use, checks, retries, a clean cache, typed errors) is here.
 
@@ -28,16 +27,12 @@ mod hub;
 mod id;
 mod listing;
 mod options;
-mod parquet;
 mod progress;
-mod python;
 mod transfer;
 
-pub use datasets::{Purpose, dataset_rows};
+pub use datasets::Purpose;
 pub use error::{HubError, Result};
-pub use hub::{Dataset, Hub, Model, Rows};
+pub use hub::{Dataset, Hub, Model};
 pub use id::{DataSource, DatasetId, ModelSource, RepoId};
 pub use options::HubOptions;
-pub use parquet::parquet_rows;
 pub use progress::{OnProgress, Progress};
-pub use python::python_literal;

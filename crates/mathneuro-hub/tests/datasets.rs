@@ -8,12 +8,12 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use common::{COMMIT, Repo, StandIn};
-use mathneuro_hub::{DatasetId, Hub, HubError, Purpose, parquet_rows};
+use mathneuro_hub::{DatasetId, Hub, HubError, Purpose};
 use serde_json::{Value, json};
 
 fn fixture(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR"))
-        .join("tests/fixtures")
+        .join("../mathneuro-data/tests/fixtures")
         .join(name)
 }
 
@@ -33,38 +33,9 @@ fn id(text: &str) -> DatasetId {
 }
 
 fn rows(hub: &Hub, text: &str, purpose: Purpose) -> Vec<Value> {
-    lines(&hub.rows(&id(text), purpose, &|_| true).unwrap().file)
-}
-
-#[test]
-fn rows_are_those_that_pyarrow_reads() {
-    for name in ["gsm8k", "race_literal", "race_rows", "mmlu", "types"] {
-        let found = parquet_rows(&fixture(&format!("{name}.parquet"))).unwrap();
-        let found: Vec<Value> = found.into_iter().map(Value::Object).collect();
-        assert_eq!(found, lines(&fixture(&format!("{name}.jsonl"))), "{name}");
-    }
-}
-
-#[test]
-fn a_damaged_parquet_file_is_an_error_wherever_the_damage_is() {
-    let dir = tempfile::tempdir().unwrap();
-    let path = dir.path().join("x.parquet");
-    let whole = bytes("mmlu.parquet");
-    for length in (0..whole.len()).step_by(37) {
-        fs::write(&path, &whole[..length]).unwrap();
-        let error = parquet_rows(&path).unwrap_err();
-        assert!(
-            matches!(error, HubError::InvalidParquet { .. }),
-            "{length}: {error:?}"
-        );
-    }
-    for at in (0..whole.len()).step_by(7) {
-        let mut bytes = whole.clone();
-        bytes[at] ^= 0xff;
-        fs::write(&path, bytes).unwrap();
-        // What the damage does not touch may be read; a panic may not leave.
-        let _ = parquet_rows(&path);
-    }
+    let found = hub.dataset(&id(text), purpose, &|_| true).unwrap();
+    mathneuro_data::write_jsonl(&found.files, &found.jsonl).unwrap();
+    lines(&found.jsonl)
 }
 
 #[test]
@@ -100,10 +71,10 @@ fn known_data_sets_become_the_rows_of_their_tasks() {
     let dir = tempfile::tempdir().unwrap();
     let hub = server.hub(dir.path());
     let found = hub
-        .rows(&id("hub:openai/gsm8k"), Purpose::Calibrate, &|_| true)
+        .dataset(&id("hub:openai/gsm8k"), Purpose::Calibrate, &|_| true)
         .unwrap();
-    assert_eq!(lines(&found.file), lines(&fixture("gsm8k.jsonl")));
-    assert_eq!(found.file.file_name().unwrap(), "gsm8k_main_train.jsonl");
+    assert_eq!(fs::read(&found.files[0]).unwrap(), bytes("gsm8k.parquet"));
+    assert_eq!(found.jsonl.file_name().unwrap(), "gsm8k_main_train.jsonl");
     assert_eq!(
         found.exact.to_string(),
         format!("hub:openai/gsm8k/main/train@{COMMIT}")
@@ -152,21 +123,23 @@ fn a_data_set_is_used_again_and_offline() {
     let offline = Hub::new(options).unwrap();
     let gsm8k = id("hub:openai/gsm8k");
     let error = offline
-        .rows(&gsm8k, Purpose::Calibrate, &|_| true)
+        .dataset(&gsm8k, Purpose::Calibrate, &|_| true)
         .unwrap_err();
     assert!(matches!(error, HubError::NotCached { .. }), "{error:?}");
     let first = server
         .hub(dir.path())
-        .rows(&gsm8k, Purpose::Calibrate, &|_| true)
+        .dataset(&gsm8k, Purpose::Calibrate, &|_| true)
         .unwrap();
     let before = server.requests().len();
     assert_eq!(
-        offline.rows(&gsm8k, Purpose::Calibrate, &|_| true).unwrap(),
+        offline
+            .dataset(&gsm8k, Purpose::Calibrate, &|_| true)
+            .unwrap(),
         first
     );
     // The other split was never fetched, although the folder is there.
     let error = offline
-        .rows(
+        .dataset(
             &id("hub:openai/gsm8k/main/test"),
             Purpose::Calibrate,
             &|_| true,
@@ -182,8 +155,10 @@ fn a_data_set_is_used_again_and_offline() {
     options.endpoint = format!("http://{}", free.local_addr().unwrap());
     drop(free);
     let alone = Hub::new(options).unwrap();
-    let again = alone.rows(&gsm8k, Purpose::Calibrate, &|_| true).unwrap();
-    assert_eq!((again.file, again.exact), (first.file, first.exact));
+    let again = alone
+        .dataset(&gsm8k, Purpose::Calibrate, &|_| true)
+        .unwrap();
+    assert_eq!((again.files, again.exact), (first.files, first.exact));
     assert!(again.unreached.is_some());
 }
 
@@ -208,7 +183,7 @@ fn a_data_set_with_a_script_is_taken_from_what_the_hub_made_of_it() {
     );
     assert_eq!(found, lines(&fixture("gsm8k.jsonl")));
     let error = hub
-        .rows(&id("hub:a/c"), Purpose::Calibrate, &|_| true)
+        .dataset(&id("hub:a/c"), Purpose::Calibrate, &|_| true)
         .unwrap_err();
     assert!(matches!(error, HubError::SplitNotFound { .. }), "{error:?}");
     let tried = server

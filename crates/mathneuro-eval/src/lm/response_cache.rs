@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 
-use crate::error::{EvalError, Result, io};
+use crate::error::{Result, io};
 
 /// Answers of one model, kept in a file as they are found, one JSON object a line.
 ///
@@ -53,12 +53,13 @@ impl ResponseCache {
                 if line.is_empty() {
                     continue;
                 }
-                let line: Line<Value> =
-                    serde_json::from_slice(line).map_err(|error| EvalError::InvalidRow {
+                let line: Line<Value> = serde_json::from_slice(line).map_err(|error| {
+                    mathneuro_data::DataError::InvalidRow {
                         path: path.clone(),
                         line: index + 1,
                         reason: format!("{error}; delete the file to have its answers found again"),
-                    })?;
+                    }
+                })?;
                 known.insert(line.key, line.answer);
             }
         }

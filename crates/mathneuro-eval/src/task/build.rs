@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 
+use mathneuro_data::{Row, parse_literal, read_rows, read_text, rows_from_values};
 use minijinja::Value;
 use serde_json::{Map, Value as Json};
 
@@ -12,7 +13,6 @@ use super::item::{Item, Question, Shot};
 use super::prompt::{Skipped, Task};
 use super::template;
 use crate::error::{EvalError, Result};
-use crate::rows::{Row, literal, read_rows, read_text, rows_from_values};
 use crate::stats::PythonRandom;
 
 impl TaskDefinition {
@@ -106,7 +106,7 @@ impl Task {
     /// How well a text is predicted.
     ///
     /// # Errors
-    /// [`EvalError::InvalidRow`](crate::EvalError::InvalidRow) for an empty text.
+    /// [`DataError::InvalidRow`](mathneuro_data::DataError::InvalidRow) for an empty text.
     pub fn perplexity(text: impl Into<String>) -> Result<Self> {
         let rows = text_row("text".as_ref(), text.into())?;
         TaskDefinition::builtin("perplexity")?.task(&rows)
@@ -115,7 +115,7 @@ impl Task {
 
 fn text_row(path: &Path, text: String) -> Result<Vec<Row>> {
     let fields = Map::from_iter([("text".to_owned(), Json::String(text))]);
-    rows_from_values(path, vec![Json::Object(fields)])
+    Ok(rows_from_values(path, vec![Json::Object(fields)])?)
 }
 
 struct Builder<'d> {
@@ -241,7 +241,7 @@ impl<'d> Builder<'d> {
 
     fn group(&self, row: &Row) -> Result<Option<String>> {
         let group = self.definition.fewshot.group.as_deref();
-        group.map(|column| row.text(column)).transpose()
+        Ok(group.map(|column| row.text(column)).transpose()?)
     }
 
     fn shot(&self, row: &Row) -> Result<Shot> {
@@ -299,7 +299,9 @@ impl<'d> Builder<'d> {
         if chosen && ending.eq_ignore_ascii_case("csv") {
             let lists = row.fields().iter().filter_map(|(column, value)| {
                 let text = value.as_str()?;
-                let list = text.starts_with(['[', '{', '(']).then(|| literal(text))?;
+                let list = text
+                    .starts_with(['[', '{', '('])
+                    .then(|| parse_literal(text))?;
                 let list = list.filter(|list| list.is_array() || list.is_object());
                 Some((column.clone(), list?))
             });
@@ -324,10 +326,12 @@ impl<'d> Builder<'d> {
                 let prompt = prompt()?;
                 let target = templates.text(target, row, document)?;
                 if target.trim().is_empty() {
-                    return Err(row.bad(format!(
-                        "the answer of task {} is empty",
-                        self.definition.name
-                    )));
+                    return Err(row
+                        .invalid(format!(
+                            "the answer of task {} is empty",
+                            self.definition.name
+                        ))
+                        .into());
                 }
                 Ok(Question::Open {
                     prompt,
@@ -368,13 +372,13 @@ impl<'d> Builder<'d> {
                 .collect::<Result<_>>()?,
             Some(Choices::List(source)) => {
                 let value = templates.value("choices", source, row, document)?;
-                let list = value
-                    .as_array()
-                    .ok_or_else(|| row.bad(format!("`choices` is {value}; a list is needed")))?;
+                let list = value.as_array().ok_or_else(|| {
+                    row.invalid(format!("`choices` is {value}; a list is needed"))
+                })?;
                 list.iter()
                     .map(|item| match item {
                         Json::Number(number) => Ok(number.to_string()),
-                        item => row.as_text("choices", item),
+                        item => Ok(row.as_text("choices", item)?),
                     })
                     .collect::<Result<_>>()?
             }
@@ -404,10 +408,12 @@ impl<'d> Builder<'d> {
             });
         }
         if choices.len() < 2 {
-            return Err(row.bad(format!("{} choices; at least 2 are needed", choices.len())));
+            return Err(row
+                .invalid(format!("{} choices; at least 2 are needed", choices.len()))
+                .into());
         }
         if let Some(empty) = choices.iter().position(|choice| choice.is_empty()) {
-            return Err(row.bad(format!("choice {empty} is empty")));
+            return Err(row.invalid(format!("choice {empty} is empty")).into());
         }
         Ok(choices)
     }
@@ -424,10 +430,12 @@ fn gold_choice(row: &Row, target: &str, choices: &[String]) -> Result<usize> {
     let found = index
         .or_else(|| choices.iter().position(|choice| choice == target))
         .or_else(letter);
-    found.filter(|&index| index < choices.len()).ok_or_else(|| {
-        row.bad(format!(
+    let known = found.filter(|&index| index < choices.len());
+    known.ok_or_else(|| {
+        let reason = format!(
             "answer `{target}` is not one of the {} choices (an index, a letter or a choice)",
             choices.len()
-        ))
+        );
+        row.invalid(reason).into()
     })
 }

@@ -10,7 +10,6 @@ use super::arithmetic::Arithmetic;
 use super::template::Templates;
 use crate::error::{EvalError, Result};
 use crate::grading::{Filter, FilterEntry, Ignored};
-use crate::rows::read_text;
 
 /// A task without documents: how a row becomes a prompt, and an answer a score.
 #[derive(Debug, Clone)]
@@ -188,7 +187,10 @@ impl TaskDefinition {
     /// # Errors
     /// The file cannot be read, or as [`TaskDefinition::from_toml`].
     pub fn from_file(path: &Path) -> Result<Self> {
-        Self::from_toml(&path.display().to_string(), &read_text(path)?)
+        Self::from_toml(
+            &path.display().to_string(),
+            &mathneuro_data::read_text(path)?,
+        )
     }
 
     /// A task from the text of a file; `origin` names it in errors.

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use mathneuro_data::{Row, parse_literal};
 use minijinja::value::{Kwargs, Rest, Serde};
 use minijinja::{
     AutoEscape, Environment, Error, ErrorKind, UndefinedBehavior, Value, escape_formatter,
@@ -12,7 +13,6 @@ use serde_json::{Map, Value as Json};
 use crate::error::{EvalError, Result};
 use crate::grading::{last_boxed, normalise};
 use crate::jinja::{chain, python_method, syntax};
-use crate::rows::{Row, literal};
 
 /// The compiled templates and expressions of one task.
 #[derive(Debug, Clone)]
@@ -84,7 +84,8 @@ impl Templates {
         if value.is_undefined() {
             return Err(failed(&Error::from(ErrorKind::UndefinedError)));
         }
-        serde_json::to_value(&value).map_err(|error| row.bad(format!("`{field}`: {error}")))
+        serde_json::to_value(&value)
+            .map_err(|error| row.invalid(format!("`{field}`: {error}")).into())
     }
 
     fn bad(&self, field: &str, error: &Error) -> EvalError {
@@ -107,10 +108,11 @@ impl Templates {
                 .iter()
                 .find(|name| !known.contains(&name.as_str()) && !there(name));
             if let Some(column) = missing {
-                return row.missing(column);
+                return row.missing(column).into();
             }
         }
-        row.bad(format!("`{field}` of task {}: {}", self.task, chain(error)))
+        let reason = format!("`{field}` of task {}: {}", self.task, chain(error));
+        row.invalid(reason).into()
     }
 }
 
@@ -132,7 +134,7 @@ fn read_literal(value: Value) -> Result<Value, Error> {
     let Some(text) = value.as_str() else {
         return Ok(value);
     };
-    let parsed = literal(text);
+    let parsed = parse_literal(text);
     let reason = || {
         let start: String = text.chars().take(40).collect();
         Error::new(

@@ -1,11 +1,19 @@
 //! Rows of JSONL, CSV and parquet files, with errors that name file, line and column.
 
+mod parquet;
+mod python_literal;
+mod tidy;
+
+use std::fs;
+use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
 
-use mathneuro_hub::{dataset_rows, python_literal};
 use serde_json::{Map, Value};
+use tempfile::NamedTempFile;
 
-use crate::error::{EvalError, Result, io};
+use crate::error::{DataError, Result, io};
+use python_literal::python_literal;
+use tidy::for_each_tidy_row;
 
 /// One row of a data file.
 #[derive(Debug, Clone, PartialEq)]
@@ -15,8 +23,15 @@ pub struct Row {
     fields: Map<String, Value>,
 }
 
-/// Reads all rows of a JSONL (one object a line), CSV (with a header) or parquet file. A parquet file's rows come as
-/// [`mathneuro_hub::dataset_rows`] gives them.
+/// Reads all rows of a JSONL (one object a line), CSV (with a header) or parquet file. Lists and
+/// structures of a parquet file become JSON lists and objects, bytes base64, missing values null; and rows of the known data
+/// sets of the Hugging Face hub get the columns that tasks read:
+///
+/// | rows of | become |
+/// |---|---|
+/// | EleutherAI/race: `article`, `problems` (a Python literal) | `article`, `questions`, `options`, `answers` |
+/// | ehovy/race: one question a row | one passage a row, likewise |
+/// | cais/mmlu, training part: everything in a column `train` | that column's fields |
 ///
 /// # Errors
 /// The file cannot be read, has another ending, has no row, or has a line that cannot be read.
@@ -29,10 +44,14 @@ pub fn read_rows(path: &Path) -> Result<Vec<Row>> {
         "jsonl" | "json" => json_lines(path, &read_text(path)?)?,
         "csv" => csv_rows(path, &read_text(path)?)?,
         "parquet" => {
-            let rows = dataset_rows(path)?.into_iter().map(Value::Object);
-            return rows_from_values(path, rows.collect());
+            let mut rows = Vec::new();
+            for_each_tidy_row(path, |row| {
+                rows.push(Value::Object(row));
+                Ok(())
+            })?;
+            return rows_from_values(path, rows);
         }
-        _ => return Err(EvalError::UnknownFormat(path.to_owned())),
+        _ => return Err(DataError::UnknownFormat(path.to_owned())),
     };
     not_empty(path, rows)
 }
@@ -51,20 +70,52 @@ pub fn rows_from_values(path: &Path, values: Vec<Value>) -> Result<Vec<Row>> {
     not_empty(path, rows)
 }
 
-/// A value that stands in a text: JSON, or else a Python literal, for RACE on the hub packs its questions into one.
-pub(crate) fn literal(text: &str) -> Option<Value> {
+/// Writes the rows of parquet files, in the columns of [`read_rows`], as one JSONL file that is there complete or not at all.
+/// Only one row is in memory at a time.
+///
+/// # Errors
+/// [`DataError::Io`], [`DataError::InvalidParquet`], [`DataError::InvalidRow`].
+pub fn write_jsonl(files: &[PathBuf], target: &Path) -> Result<()> {
+    let folder = target.parent().unwrap_or(Path::new("."));
+    fs::create_dir_all(folder).map_err(io("create", folder))?;
+    let temporary = NamedTempFile::new_in(folder).map_err(io("create a file in", folder))?;
+    let mut out = BufWriter::new(temporary);
+    for path in files {
+        for_each_tidy_row(path, |row| {
+            serde_json::to_writer(&mut out, &row)
+                .map_err(std::io::Error::from)
+                .and_then(|()| out.write_all(b"\n"))
+                .map_err(io("write", target))
+        })?;
+    }
+    out.into_inner()
+        .map_err(|error| error.into_error())
+        .and_then(|temporary| temporary.persist(target).map_err(|error| error.error))
+        .map_err(io("write", target))?;
+    Ok(())
+}
+
+/// Reads a value that stands in a text: JSON, or else a Python literal of strings, numbers, `True`, `False`, `None`, lists,
+/// tuples (read as lists) and dictionaries with strings as keys.
+///
+/// ```
+/// let value = mathneuro_data::parse_literal("[{'question': 'It\\'s?', 'options': ('a', \"b\")}]").unwrap();
+/// assert_eq!(value[0]["question"], "It's?");
+/// assert_eq!(value[0]["options"][1], "b");
+/// ```
+pub fn parse_literal(text: &str) -> Option<Value> {
     serde_json::from_str(text)
         .ok()
         .or_else(|| python_literal(text).ok())
 }
 
-/// A text file as it is, without the byte order mark that some programs put before it.
+/// Reads a text file; a leading UTF-8 byte order mark is skipped.
 ///
 /// # Errors
 /// The file cannot be read, or is not UTF-8.
 pub fn read_text(path: &Path) -> Result<String> {
-    let text = std::fs::read_to_string(path).map_err(|source| match source.kind() {
-        std::io::ErrorKind::InvalidData => EvalError::NotUtf8(path.to_owned()),
+    let text = fs::read_to_string(path).map_err(|source| match source.kind() {
+        std::io::ErrorKind::InvalidData => DataError::NotUtf8(path.to_owned()),
         _ => io("read", path)(source),
     })?;
     Ok(match text.strip_prefix('\u{feff}') {
@@ -75,7 +126,7 @@ pub fn read_text(path: &Path) -> Result<String> {
 
 fn not_empty(path: &Path, rows: Vec<Row>) -> Result<Vec<Row>> {
     if rows.is_empty() {
-        return Err(EvalError::Empty(path.to_owned()));
+        return Err(DataError::Empty(path.to_owned()));
     }
     Ok(rows)
 }
@@ -91,8 +142,8 @@ fn object_row(path: &Path, line: usize, value: Value) -> Result<Row> {
     }
 }
 
-fn bad_row(path: &Path, line: usize, reason: String) -> EvalError {
-    EvalError::InvalidRow {
+fn bad_row(path: &Path, line: usize, reason: String) -> DataError {
+    DataError::InvalidRow {
         path: path.to_owned(),
         line,
         reason,
@@ -160,25 +211,29 @@ impl Row {
         self.fields.get(column).ok_or_else(|| self.missing(column))
     }
 
-    pub(crate) fn path(&self) -> &Path {
+    /// The file that the row was read from.
+    pub fn path(&self) -> &Path {
         &self.path
     }
 
-    pub(crate) fn line(&self) -> usize {
+    /// Its line, counted from 1; in a parquet file the row.
+    pub fn line(&self) -> usize {
         self.line
     }
 
-    pub(crate) fn fields(&self) -> &Map<String, Value> {
+    /// The columns with their values.
+    pub fn fields(&self) -> &Map<String, Value> {
         &self.fields
     }
 
-    /// The row with a further column, or another value of one.
-    pub(crate) fn set(&mut self, column: &str, value: Value) {
+    /// Adds a column, or replaces its value.
+    pub fn set(&mut self, column: &str, value: Value) {
         self.fields.insert(column.to_owned(), value);
     }
 
-    pub(crate) fn missing(&self, column: &str) -> EvalError {
-        EvalError::MissingColumn {
+    /// An error that says that the row has no such column.
+    pub fn missing(&self, column: &str) -> DataError {
+        DataError::MissingColumn {
             path: self.path.clone(),
             line: self.line,
             column: column.to_owned(),
@@ -186,32 +241,33 @@ impl Row {
         }
     }
 
-    pub(crate) fn bad(&self, reason: String) -> EvalError {
+    /// An error that says what is wrong with the row, by file and line.
+    pub fn invalid(&self, reason: String) -> DataError {
         bad_row(&self.path, self.line, reason)
     }
 
     /// A column as text; a number is written out.
     ///
     /// # Errors
-    /// [`EvalError::MissingColumn`], or [`EvalError::InvalidRow`] for something else than text.
+    /// [`DataError::MissingColumn`], or [`DataError::InvalidRow`] for something else than text.
     pub fn text(&self, column: &str) -> Result<String> {
         match self.value(column)? {
             Value::String(text) => Ok(text.clone()),
             Value::Number(number) => Ok(number.to_string()),
-            other => Err(self.bad(format!("`{column}` is {other}; text is needed"))),
+            other => Err(self.invalid(format!("`{column}` is {other}; text is needed"))),
         }
     }
 
     /// A column as a list, or a text that holds one as JSON or Python writes it.
     ///
     /// # Errors
-    /// [`EvalError::MissingColumn`], or [`EvalError::InvalidRow`] for something else than a list.
+    /// [`DataError::MissingColumn`], or [`DataError::InvalidRow`] for something else than a list.
     pub fn list(&self, column: &str) -> Result<Vec<Value>> {
         let value = self.value(column)?;
-        let parsed = value.as_str().and_then(literal);
+        let parsed = value.as_str().and_then(parse_literal);
         match parsed.as_ref().unwrap_or(value) {
             Value::Array(items) => Ok(items.clone()),
-            other => Err(self.bad(format!("`{column}` is {other}; a list is needed"))),
+            other => Err(self.invalid(format!("`{column}` is {other}; a list is needed"))),
         }
     }
 
@@ -226,8 +282,12 @@ impl Row {
             .collect()
     }
 
-    pub(crate) fn as_text(&self, column: &str, item: &Value) -> Result<String> {
+    /// An item of a column's list as text.
+    ///
+    /// # Errors
+    /// [`DataError::InvalidRow`] for something else than text.
+    pub fn as_text(&self, column: &str, item: &Value) -> Result<String> {
         let text = item.as_str().map(str::to_owned);
-        text.ok_or_else(|| self.bad(format!("`{column}` holds {item}; text is needed")))
+        text.ok_or_else(|| self.invalid(format!("`{column}` holds {item}; text is needed")))
     }
 }

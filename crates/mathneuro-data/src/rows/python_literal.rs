@@ -2,24 +2,22 @@
 
 use serde_json::{Map, Number, Value};
 
-use crate::error::{HubError, Result};
+type Result<T> = std::result::Result<T, InvalidLiteral>;
+
+/// Text that is not a Python literal.
+#[derive(Debug, thiserror::Error)]
+#[error("not a Python literal: at byte {at}, {reason}")]
+pub(super) struct InvalidLiteral {
+    at: usize,
+    reason: String,
+}
 
 /// How deep lists may stand in lists.
 const DEEPEST: usize = 64;
 
 /// Reads a Python literal of strings, numbers, `True`, `False`, `None`, lists, tuples and dictionaries with strings as
 /// keys. A tuple becomes a list.
-///
-/// ```
-/// let value = mathneuro_hub::python_literal("[{'question': 'It\\'s?', 'options': ('a', \"b\")}]")?;
-/// assert_eq!(value[0]["question"], "It's?");
-/// assert_eq!(value[0]["options"][1], "b");
-/// # Ok::<(), mathneuro_hub::HubError>(())
-/// ```
-///
-/// # Errors
-/// [`HubError::InvalidLiteral`] with the place and what is wrong there.
-pub fn python_literal(text: &str) -> Result<Value> {
+pub(super) fn python_literal(text: &str) -> Result<Value> {
     let mut reader = Reader { text, at: 0 };
     let value = reader.value(0)?;
     reader.space();
@@ -63,8 +61,8 @@ impl<'a> Reader<'a> {
         self.at += rest.len() - rest.trim_start().len();
     }
 
-    fn bad(&self, reason: &str) -> HubError {
-        HubError::InvalidLiteral {
+    fn bad(&self, reason: &str) -> InvalidLiteral {
+        InvalidLiteral {
             at: self.at,
             reason: reason.to_owned(),
         }
@@ -335,7 +333,7 @@ mod tests {
             ("'a' b", 4),
         ] {
             match python_literal(text) {
-                Err(HubError::InvalidLiteral { at, .. }) => assert_eq!(at, place, "{text}"),
+                Err(InvalidLiteral { at, .. }) => assert_eq!(at, place, "{text}"),
                 other => panic!("{text}: {other:?}"),
             }
         }

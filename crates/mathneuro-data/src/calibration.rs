@@ -1,4 +1,4 @@
-//! The documents of the tasks, and the calibration texts that the method makes of them.
+//! The calibration texts that the method makes of the rows of known tasks.
 
 use std::path::Path;
 
@@ -32,7 +32,7 @@ impl Problem {
     }
 }
 
-/// A passage with questions, each with its options and the index of the right one.
+/// A passage with questions, each with its options and the index of the gold answer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Passage {
     /// The passage.
@@ -50,13 +50,13 @@ pub struct Choice {
     pub subject: String,
     /// The options.
     pub choices: Vec<String>,
-    /// The index of the right one.
+    /// The index of the gold answer.
     pub answer: usize,
 }
 
 impl Choice {
-    /// The right option.
-    pub fn right(&self) -> &str {
+    /// The gold answer.
+    pub fn gold(&self) -> &str {
         self.choices.get(self.answer).map_or("", String::as_str)
     }
 
@@ -90,7 +90,7 @@ impl Passage {
             || questions.len() != options.len()
             || questions.len() != answers.len()
         {
-            return Err(row.bad(format!(
+            return Err(row.invalid(format!(
                 "{} questions, {} lists of options and {} answers; as many of each are needed",
                 questions.len(),
                 options.len(),
@@ -103,7 +103,7 @@ impl Passage {
             .zip(&answers)
             .map(|((question, options), answer)| {
                 let options = options.as_array().ok_or_else(|| {
-                    row.bad(format!(
+                    row.invalid(format!(
                         "`options` holds {options}; a list of texts is needed"
                     ))
                 })?;
@@ -134,7 +134,7 @@ fn index_of(row: &Row, answer: &str, count: usize) -> Result<usize> {
         _ => answer.parse().ok(),
     };
     letter.filter(|&index| index < count).ok_or_else(|| {
-        row.bad(format!(
+        row.invalid(format!(
             "answer `{answer}` is not one of the {count} choices (a letter or an index)"
         ))
     })
@@ -162,7 +162,7 @@ pub fn read_documents<T>(path: &Path, read: impl Fn(&Row) -> Result<T>) -> Resul
 /// | `text` | as it is |
 ///
 /// # Errors
-/// As [`read_rows`], and [`EvalError::MissingColumn`](crate::EvalError::MissingColumn) when the columns are none of these.
+/// As [`read_rows`], and [`DataError::MissingColumn`](crate::DataError::MissingColumn) when the columns are none of these.
 pub fn calibration_texts(path: &Path, column: Option<&str>) -> Result<Vec<String>> {
     read_documents(path, |row| calibration_text(row, column))
 }
@@ -185,7 +185,7 @@ pub fn calibration_text(row: &Row, column: Option<&str>) -> Result<String> {
             text.push_str(&format!(
                 "\nQuestion: {}\nAnswer: {}",
                 choice.question,
-                choice.right()
+                choice.gold()
             ));
         }
         return Ok(text);
@@ -196,7 +196,7 @@ pub fn calibration_text(row: &Row, column: Option<&str>) -> Result<String> {
             "Question: {}\n\nChoices: {}\n\nAnswer: {}",
             choice.question,
             python_list(&choice.choices),
-            choice.right()
+            choice.gold()
         ));
     }
     if row.has("question") && row.has("solution") {

@@ -4,7 +4,7 @@
 
 use std::path::PathBuf;
 
-use mathneuro_eval::{Choice, EvalError, Passage, Problem, calibration_texts, read_documents};
+use mathneuro_data::{Choice, DataError, Passage, Problem, calibration_texts, read_documents};
 use tempfile::TempDir;
 
 fn file(name: &str, text: &str) -> (TempDir, PathBuf) {
@@ -14,7 +14,7 @@ fn file(name: &str, text: &str) -> (TempDir, PathBuf) {
     (dir, path)
 }
 
-fn texts(name: &str, content: &str) -> Result<Vec<String>, EvalError> {
+fn texts(name: &str, content: &str) -> Result<Vec<String>, DataError> {
     let (_dir, path) = file(name, content);
     calibration_texts(&path, None)
 }

@@ -1,26 +1,28 @@
-//! Questions that are evaluated are not calibrated on, wherever else they stand: they are known by what they say, not by
-//! their file and row.
+//! Decontamination: what is evaluated is not calibrated on. Questions are recognised by their text, in whichever file they
+//! stand.
 
 use std::collections::HashSet;
 use std::path::Path;
 
-use crate::error::{ExperimentError, Result};
 use aho_corasick::AhoCorasick;
-use mathneuro_core::eval::{Row, calibration_text, read_rows};
+
+use crate::calibration::calibration_text;
+use crate::error::Result;
+use crate::rows::{Row, read_rows};
 
 /// Letters of a question or answer from which on it is looked for inside of texts. Shorter ones may stand there by chance.
 const LONG: usize = 32;
 
-/// What evaluated rows say.
+/// The text of evaluated rows, to be kept out of calibration.
 #[derive(Debug, Default)]
-pub struct HeldOut {
+pub struct Decontaminator {
     /// Questions with their choices, whole columns, and whole calibration texts.
     whole: HashSet<String>,
     /// Long columns, by their words.
     long: HashSet<String>,
 }
 
-impl HeldOut {
+impl Decontaminator {
     /// Adds the rows of a file that are evaluated.
     ///
     /// # Errors
@@ -29,62 +31,69 @@ impl HeldOut {
         let all = read_rows(path)?;
         for row in rows.iter().filter_map(|&index| all.get(index)) {
             let columns: Vec<String> = row.columns().filter_map(|c| row.text(c).ok()).collect();
-            self.whole.extend(said(row));
-            self.whole.extend(columns.iter().map(|text| even(text)));
+            self.whole.extend(question_key(row));
+            self.whole
+                .extend(columns.iter().map(|text| normalize_whitespace(text)));
             // Rows of tasks that nobody calibrates on have no such form.
             let text = calibration_text(row, None).ok();
-            self.whole.extend(text.map(|text| even(&text)));
-            let columns = columns.iter().map(|text| words(text));
+            self.whole
+                .extend(text.map(|text| normalize_whitespace(&text)));
+            let columns = columns.iter().map(|text| normalize_words(text));
             self.long
                 .extend(columns.filter(|words| words.len() >= LONG));
         }
         Ok(())
     }
 
-    /// The texts of a file that may be calibrated on, and how many may not.
+    /// The calibration texts of a file without those that contain evaluated text, and how many those are.
     ///
     /// # Errors
     /// The file cannot be read, or lacks the column.
-    pub fn rest(&self, path: &Path, column: Option<&str>) -> Result<(Vec<String>, usize)> {
+    pub fn calibration_texts(
+        &self,
+        path: &Path,
+        column: Option<&str>,
+    ) -> Result<(Vec<String>, usize)> {
         let rows = read_rows(path)?;
-        let long = AhoCorasick::new(&self.long)
-            .map_err(|error| ExperimentError::Invalid(error.to_string()))?;
+        let long = AhoCorasick::new(&self.long)?;
         let mut texts = Vec::new();
         for row in &rows {
             let text = calibration_text(row, column)?;
-            let evaluated = said(row).is_some_and(|said| self.whole.contains(&said))
-                || self.whole.contains(&even(&text))
-                || long.is_match(&words(&text));
-            if !evaluated {
+            let contaminated = question_key(row).is_some_and(|key| self.whole.contains(&key))
+                || self.whole.contains(&normalize_whitespace(&text))
+                || long.is_match(&normalize_words(&text));
+            if !contaminated {
                 texts.push(text);
             }
         }
-        let left_out = rows.len() - texts.len();
-        Ok((texts, left_out))
+        let contaminated = rows.len() - texts.len();
+        Ok((texts, contaminated))
     }
 }
 
-/// What a row asks: its passage, or its question.
-fn asked(row: &Row) -> Option<String> {
-    const ASKS: [&str; 7] = [
+/// The passage or the question of a row.
+fn question_text(row: &Row) -> Option<String> {
+    const COLUMNS: [&str; 7] = [
         "article", "question", "problem", "goal", "ctx", "sentence", "text",
     ];
-    ASKS.iter().find_map(|column| row.text(column).ok())
+    COLUMNS.iter().find_map(|column| row.text(column).ok())
 }
 
-/// What a row asks with its choices, for there are questions like "Which is true?".
-fn said(row: &Row) -> Option<String> {
+/// The question of a row with its choices, for there are questions like "Which is true?".
+fn question_key(row: &Row) -> Option<String> {
     let choices = row.texts("choices").unwrap_or_default();
-    Some(even(&[vec![asked(row)?], choices].concat().join("\n")))
+    Some(normalize_whitespace(
+        &[vec![question_text(row)?], choices].concat().join("\n"),
+    ))
 }
 
-/// Without the white space that copies of a text differ by.
-fn even(text: &str) -> String {
+/// Single spaces in place of all white space, by which copies of a text differ.
+fn normalize_whitespace(text: &str) -> String {
     text.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
 /// The words in lower case, with a space before and behind each, so that only whole ones are found in others.
-fn words(text: &str) -> String {
+fn normalize_words(text: &str) -> String {
     let lower = text.to_lowercase();
     let words = lower.split(|c: char| !c.is_alphanumeric());
     let mut all = String::from(" ");
@@ -112,10 +121,10 @@ mod tests {
             "test.jsonl",
             "{\"question\": \"1 + 1?\", \"answer\": \"#### 2\"}\n{\"question\": \"2 + 2?\", \"answer\": \"#### 4\"}\n",
         );
-        let mut held = HeldOut::default();
-        held.add(&evaluated, &[1]).unwrap();
+        let mut evaluated_rows = Decontaminator::default();
+        evaluated_rows.add(&evaluated, &[1]).unwrap();
         let rest = |path: &Path| {
-            let (texts, left_out) = held.rest(path, None).unwrap();
+            let (texts, left_out) = evaluated_rows.calibration_texts(path, None).unwrap();
             (texts.len(), left_out)
         };
         assert_eq!(rest(&evaluated), (1, 1));
@@ -138,8 +147,8 @@ mod tests {
         let (test, texts) = (dir.path().join("test.jsonl"), dir.path().join("texts.csv"));
         let row = "{\"question\": \"Tom has 3 boxes of 12 eggs. How many eggs are there?\", \"answer\": \"#### 36\"}\n";
         fs::write(&test, row).unwrap();
-        let mut held = HeldOut::default();
-        held.add(&test, &[0]).unwrap();
+        let mut evaluated_rows = Decontaminator::default();
+        evaluated_rows.add(&test, &[0]).unwrap();
         let evaluated = [
             "Q: Tom has 3 boxes of 12 eggs. How many eggs are there?\nA: 36",
             "Solve this.  TOM HAS 3 BOXES of 12 eggs.\nHow many eggs are there? Think.",
@@ -154,14 +163,22 @@ mod tests {
         let rows = all.map(|text| format!("\"{text}\"\n"));
         let text = format!("text\n{}", rows.collect::<String>());
         fs::write(&texts, text).unwrap();
-        let (rest, left_out) = held.rest(&texts, Some("text")).unwrap();
+        let (rest, left_out) = evaluated_rows
+            .calibration_texts(&texts, Some("text"))
+            .unwrap();
         assert_eq!(
             (rest, left_out),
             (others[1..].iter().map(|t| (*t).to_owned()).collect(), 3)
         );
         // One that goes on is taken for the same question.
         fs::write(&texts, format!("text\n\"{}\"\n", others[0])).unwrap();
-        assert_eq!(held.rest(&texts, Some("text")).unwrap().1, 1);
+        assert_eq!(
+            evaluated_rows
+                .calibration_texts(&texts, Some("text"))
+                .unwrap()
+                .1,
+            1
+        );
     }
 
     #[test]
@@ -170,10 +187,17 @@ mod tests {
         let path = dir.path().join("own.jsonl");
         let row = "{\"input\": \"Tom has 3 boxes of 12 eggs. How many?\", \"country\": \"Peru\"}\n";
         fs::write(&path, row).unwrap();
-        let mut held = HeldOut::default();
-        held.add(&path, &[0]).unwrap();
+        let mut evaluated_rows = Decontaminator::default();
+        evaluated_rows.add(&path, &[0]).unwrap();
         for column in ["input", "country"] {
-            assert_eq!(held.rest(&path, Some(column)).unwrap().1, 1, "{column}");
+            assert_eq!(
+                evaluated_rows
+                    .calibration_texts(&path, Some(column))
+                    .unwrap()
+                    .1,
+                1,
+                "{column}"
+            );
         }
     }
 
@@ -187,8 +211,8 @@ mod tests {
             )
         };
         fs::write(&path, row("[\"a\", \"b\"]") + &row("[\"c\", \"d\"]")).unwrap();
-        let mut held = HeldOut::default();
-        held.add(&path, &[0]).unwrap();
-        assert_eq!(held.rest(&path, None).unwrap().1, 1);
+        let mut evaluated_rows = Decontaminator::default();
+        evaluated_rows.add(&path, &[0]).unwrap();
+        assert_eq!(evaluated_rows.calibration_texts(&path, None).unwrap().1, 1);
     }
 }
