@@ -4,8 +4,9 @@
 
 use std::ops::ControlFlow;
 
+use mathneuro_core::data::rows_from_values;
 use mathneuro_core::eval::{
-    Engine, GenerateOptions, LogLikelihoodRequest, TaskDefinition, TaskOptions, rows_from_values,
+    Engine, GenerateOptions, LogLikelihoodRequest, TaskDefinition, TaskOptions,
 };
 use mathneuro_tests::{golden_json, load, model, sha256, workspace};
 use serde_json::{Value, json};
