@@ -1,5 +1,7 @@
 //! The whole identification on a real model, against the bare forward pass and against the authors' procedure.
 
+use std::ops::ControlFlow;
+
 use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
@@ -43,7 +45,7 @@ fn identify(inputs: &Inputs) -> anyhow::Result<usize> {
     let norms = |texts: &[String]| {
         let options = CollectOptions::default();
         collect_norms(&inputs.model, &inputs.tokenizer, texts, &options, |_, _| {
-            true
+            ControlFlow::Continue(())
         })
     };
     let skill = CalibrationSet::norms("math", norms(&inputs.skill)?);

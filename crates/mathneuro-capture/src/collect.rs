@@ -1,5 +1,7 @@
 //! From texts to activation norms.
 
+use std::ops::ControlFlow;
+
 use mathneuro_checkpoint::Interrupted;
 use mathneuro_score::ActivationNorms;
 
@@ -47,7 +49,7 @@ impl CollectOptions {
 /// The activation norms of a set of texts. The output head's product is not computed.
 ///
 /// Texts without a token are skipped and counted, longer ones than the limit are cut and counted. `progress` is told after
-/// each batch how many texts are done and how many there are; when it answers `false` the work stops.
+/// each batch how many texts are done and how many there are; when it breaks, the work stops.
 ///
 /// # Errors
 /// [`CaptureError::NoTokens`] when no text gives a token, [`CaptureError::TokenOutOfVocab`] when the tokenizer gives one that the
@@ -57,7 +59,7 @@ pub fn collect_norms<T: AsRef<str>>(
     tokenizer: &Tokenizer,
     texts: impl IntoIterator<Item = T>,
     options: &CollectOptions,
-    mut progress: impl FnMut(usize, usize) -> bool,
+    mut progress: impl FnMut(usize, usize) -> ControlFlow<()>,
 ) -> Result<ActivationNorms> {
     let Encoded {
         mut encoded,
@@ -79,7 +81,7 @@ pub fn collect_norms<T: AsRef<str>>(
         model.forward(&Batch::new(&encoded[done..end])?, None, LogitsToKeep::None)?;
         done = end;
         let texts = done + skipped;
-        if !progress(texts, total) && done < encoded.len() {
+        if progress(texts, total).is_break() && done < encoded.len() {
             return Err(Interrupted { done: texts, total }.into());
         }
     }

@@ -1,6 +1,8 @@
 //! Decoder models on libtorch with hook sites, and the recorder of activation norms.
 //!
 //! ```no_run
+//! use std::ops::ControlFlow;
+//!
 //! use mathneuro_capture::{CollectOptions, LoadOptions, Model, Tokenizer, collect_norms};
 //! use mathneuro_checkpoint::Checkpoint;
 //!
@@ -9,7 +11,7 @@
 //! let model = Model::load(&checkpoint, &LoadOptions::default())?;
 //! let tokenizer = Tokenizer::from_dir(checkpoint.dir())?;
 //! let texts = ["Question: What is 2 + 3?\nAnswer: 5"];
-//! let norms = collect_norms(&model, &tokenizer, texts, &CollectOptions::default(), |_, _| true)?;
+//! let norms = collect_norms(&model, &tokenizer, texts, &CollectOptions::default(), |_, _| ControlFlow::Continue(()))?;
 //! println!("{} sites", norms.sites().count());
 //! # Ok(())
 //! # }

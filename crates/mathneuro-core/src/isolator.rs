@@ -188,15 +188,14 @@ impl<'c> Isolator<'c> {
             };
             let found = collect_norms(model, tokenizer, &texts, &self.collect, |of_set, _| {
                 done = before + of_set;
-                stopped = progress(done, total).is_break();
-                !stopped
+                let flow = progress(done, total);
+                stopped = flow.is_break();
+                flow
             });
             if stopped && done < total {
                 return Err(Interrupted { done, total }.into());
             }
-            let mut norms = found?;
-            norms.provenance_mut().fingerprint = Some(self.checkpoint.fingerprint()?.to_owned());
-            sets.push((set.name, norms));
+            sets.push((set.name, found?));
             before += texts.len();
         }
         self.select(&ks, sets)

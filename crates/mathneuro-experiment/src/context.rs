@@ -145,13 +145,12 @@ impl<'a> RunContext<'a> {
         let bar = progress::bar(&format!("Norms of {}", set.name), texts.len() as u64);
         let progress = |done: usize, _total| {
             bar.set_position(done as u64);
-            !self.interrupt.raised()
+            self.interrupt.flow()
         };
         let mut norms = collect_norms(self.model, self.tokenizer, texts, &options, progress)
             .with_context(|| format!("norms of {}", set.name))?;
         bar.finish_and_clear();
         let meta = norms.provenance_mut();
-        meta.fingerprint = Some(self.checkpoint.fingerprint()?.to_owned());
         meta.data = Some(set.path.display().to_string());
         meta.seed = Some(self.seed());
         save_norms(&norms, path)?;

@@ -1,5 +1,6 @@
 //! Ctrl-C: finish nothing half, keep what is finished, and say how to go on.
 
+use std::ops::ControlFlow;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -62,6 +63,14 @@ impl Interrupt {
     /// Raises the flag, as Ctrl-C does.
     pub fn raise(&self) {
         self.0.store(true, Ordering::SeqCst);
+    }
+
+    /// What a progress callback answers: whether to go on.
+    pub fn flow(&self) -> ControlFlow<()> {
+        match self.raised() {
+            true => ControlFlow::Break(()),
+            false => ControlFlow::Continue(()),
+        }
     }
 
     /// Whether Ctrl-C was pressed.

@@ -1,7 +1,6 @@
 //! The tasks that every row is measured by.
 
 use std::collections::BTreeMap;
-use std::ops::ControlFlow;
 use std::path::Path;
 
 use crate::error::{Context, Result, bail};
@@ -176,10 +175,7 @@ impl Suite {
         let found = entry.task.run(engine, &self.options, |done, total| {
             bar.set_length(total as u64);
             bar.set_position(done as u64);
-            match interrupt.raised() {
-                true => ControlFlow::Break(()),
-                false => ControlFlow::Continue(()),
-            }
+            interrupt.flow()
         });
         let found = found.with_context(|| format!("task {name}"))?;
         bar.finish_and_clear();

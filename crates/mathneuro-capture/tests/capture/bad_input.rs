@@ -325,7 +325,9 @@ fn a_tokenizer_of_another_model_is_noticed_before_the_first_pass() {
     let model = model("tiny-llama");
     let collect = |texts: &[&str]| {
         let options = CollectOptions::default();
-        collect_norms(&model, &tokenizer, texts, &options, |_, _| true)
+        collect_norms(&model, &tokenizer, texts, &options, |_, _| {
+            std::ops::ControlFlow::Continue(())
+        })
     };
     // Some tokenizers of real models have tokens to spare.
     collect(&["w5 w6"]).unwrap();

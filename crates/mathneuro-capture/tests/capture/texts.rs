@@ -1,5 +1,7 @@
 //! From texts to tokens and norms.
 
+use std::ops::ControlFlow;
+
 use mathneuro_capture::{Batch, CaptureError, CollectOptions, Tokenizer, collect_norms};
 use mathneuro_checkpoint::Interrupted;
 use mathneuro_score::HeadRanges;
@@ -64,7 +66,7 @@ fn collected_norms_are_those_of_the_texts_one_by_one() {
         let mut seen = Vec::new();
         let ours = collect_norms(&model, &tokenizer, texts, &options, |done, total| {
             seen.push((done, total));
-            true
+            ControlFlow::Continue(())
         });
         same_norms(&ours.unwrap(), &expected, 1e-5);
         assert_eq!(seen.last(), Some(&(4, 4)));
@@ -79,7 +81,10 @@ fn empty_texts_are_skipped_and_long_ones_cut_and_both_are_counted() {
     let long = "w5 ".repeat(100);
     let options = CollectOptions::default();
     let texts = ["", "w9", &long];
-    let stats = collect_norms(&model, &tokenizer, texts, &options, |_, _| true).unwrap();
+    let stats = collect_norms(&model, &tokenizer, texts, &options, |_, _| {
+        ControlFlow::Continue(())
+    })
+    .unwrap();
     assert_eq!(
         (
             stats.texts(),
@@ -92,7 +97,10 @@ fn empty_texts_are_skipped_and_long_ones_cut_and_both_are_counted() {
     let site = "model.layers.0.mlp.input";
     assert_eq!(stats.site(site).unwrap().tokens, 64 + 1);
     let options = options.with_max_length(Some(10));
-    let stats = collect_norms(&model, &tokenizer, texts, &options, |_, _| true).unwrap();
+    let stats = collect_norms(&model, &tokenizer, texts, &options, |_, _| {
+        ControlFlow::Continue(())
+    })
+    .unwrap();
     assert_eq!(stats.site(site).unwrap().tokens, 10 + 1);
 }
 
@@ -101,21 +109,31 @@ fn no_token_at_all_and_a_wish_to_stop_are_errors() {
     let model = model("tiny-qwen2");
     let tokenizer = Tokenizer::from_dir(fixture("tiny-qwen2")).unwrap();
     let options = CollectOptions::default().with_batch_tokens(1);
-    let none = collect_norms(&model, &tokenizer, ["", " "], &options, |_, _| true);
+    let none = collect_norms(&model, &tokenizer, ["", " "], &options, |_, _| {
+        ControlFlow::Continue(())
+    });
     assert!(matches!(none, Err(CaptureError::NoTokens(2))));
     let stopped = collect_norms(
         &model,
         &tokenizer,
         ["w5", "w6", "w7"],
         &options,
-        |done, _| done < 2,
+        |done, _| match done < 2 {
+            true => ControlFlow::Continue(()),
+            false => ControlFlow::Break(()),
+        },
     );
     assert!(matches!(
         stopped,
         Err(CaptureError::Interrupted(Interrupted { done: 2, total: 3 }))
     ));
     // The hook of an interrupted run is gone.
-    assert!(collect_norms(&model, &tokenizer, ["w5"], &options, |_, _| true).is_ok());
+    assert!(
+        collect_norms(&model, &tokenizer, ["w5"], &options, |_, _| {
+            ControlFlow::Continue(())
+        })
+        .is_ok()
+    );
 }
 
 #[test]
