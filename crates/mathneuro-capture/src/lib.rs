@@ -1,21 +1,4 @@
-//! Decoder models on libtorch with hook sites, and the recorder of activation norms.
-//!
-//! ```no_run
-//! use std::ops::ControlFlow;
-//!
-//! use mathneuro_capture::{CollectOptions, LoadOptions, Model, Tokenizer, collect_norms};
-//! use mathneuro_checkpoint::Checkpoint;
-//!
-//! # fn main() -> Result<(), mathneuro_capture::CaptureError> {
-//! let checkpoint = Checkpoint::open("SmolLM2-135M-Instruct")?;
-//! let model = Model::load(&checkpoint, &LoadOptions::default())?;
-//! let tokenizer = Tokenizer::from_dir(checkpoint.dir())?;
-//! let texts = ["Question: What is 2 + 3?\nAnswer: 5"];
-//! let norms = collect_norms(&model, &tokenizer, texts, &CollectOptions::default(), |_, _| ControlFlow::Continue(()))?;
-//! println!("{} sites", norms.sites().count());
-//! # Ok(())
-//! # }
-//! ```
+#![doc = include_str!("../README.md")]
 //!
 //! # Hook sites
 //!
@@ -49,11 +32,6 @@
 //!
 //! Weights may be fused, and GPT-2's lie `[in, out]`: [`LinearInfo`] says which part is q, k or v, which head is which, and
 //! counts masks by them.
-//!
-//! # libtorch
-//!
-//! The crate links libtorch 2.13 by the `tch` crate: `LIBTORCH` names its folder, or `LIBTORCH_USE_PYTORCH=1` takes it from
-//! an installed PyTorch. A binary needs the folder of its libraries in its rpath or in `LD_LIBRARY_PATH`.
 
 mod assemble;
 mod batch;

@@ -1,19 +1,4 @@
-//! Models and data sets from the Hugging Face hub, for programs whose arguments are a folder or a hub id.
-//!
-//! ```no_run
-//! use mathneuro_hub::{Hub, HubOptions, ModelSource};
-//!
-//! let hub = Hub::new(HubOptions::from_env()?)?;
-//! let folder = match "HuggingFaceTB/SmolLM2-135M-Instruct".parse()? {
-//!     ModelSource::Folder(folder) => folder,
-//!     ModelSource::Hub(id) => hub.model(&id, &|_| true)?.folder,
-//! };
-//! # Ok::<(), mathneuro_hub::HubError>(())
-//! ```
-//!
-//! Only what a model needs comes down: weights as safetensors, configuration, tokenizer and chat template. Several files
-//! come at once, an interrupted fetch goes on where it was, and each file is checked before it enters the cache. The
-//! cache is the one of Python's `huggingface_hub`, and either finds what the other fetched.
+#![doc = include_str!("../README.md")]
 //!
 //! A data set's parquet files are [fetched](Hub::dataset) likewise; `mathneuro-data` reads their rows.
 //!

@@ -75,3 +75,27 @@ fn the_diagram_has_the_dependencies_of_the_manifests() {
         "left: docs/architecture.md, right: Cargo.toml"
     );
 }
+
+#[test]
+fn every_library_has_what_a_registry_and_docs_rs_show() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../crates");
+    for name in manifests(&root.join("..")).keys() {
+        let folder = root.join(format!("mathneuro-{name}"));
+        let manifest = fs::read_to_string(folder.join("Cargo.toml")).unwrap();
+        for key in ["description", "keywords", "categories", "readme"] {
+            let is_there = manifest.lines().any(|line| line.starts_with(key));
+            assert!(is_there, "mathneuro-{name} has no {key}");
+        }
+        let docs_rs = "[package.metadata.docs.rs]";
+        assert!(
+            manifest.contains(docs_rs),
+            "mathneuro-{name} has no {docs_rs}"
+        );
+        let page = fs::read_to_string(folder.join("src/lib.rs")).unwrap();
+        let readme = r#"#![doc = include_str!("../README.md")]"#;
+        assert!(
+            page.contains(readme),
+            "the docs of mathneuro-{name} are not its README"
+        );
+    }
+}
