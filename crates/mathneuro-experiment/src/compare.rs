@@ -5,7 +5,7 @@ use std::path::Path;
 
 use crate::error::{Context, Result, bail};
 use crate::render::{Column, Table};
-use crate::results::{Results, Row};
+use crate::results::Results;
 use mathneuro_core::eval::{paired, paired_scores};
 use serde_json::Value;
 
@@ -30,7 +30,7 @@ type Samples = BTreeMap<String, BTreeMap<u64, Answer>>;
 /// They have no row, task and metric in common.
 pub fn results(first: &Results, second: &Results) -> Result<Table> {
     const Z95: f64 = 1.959_963_984_540_054;
-    let heading = [
+    let mut table = Table::new([
         "model",
         "K",
         "metric",
@@ -38,24 +38,13 @@ pub fn results(first: &Results, second: &Results) -> Result<Table> {
         "second",
         "difference",
         "95 % interval",
-    ];
-    let mut table = Table {
-        heading: heading.map(str::to_owned).into(),
-        ..Table::default()
-    };
+    ]);
     for left in &first.rows {
         let Some(right) = second.rows.iter().find(|row| row.id == left.id) else {
             continue;
         };
         for column in Column::all(first) {
-            let of = |row: &Row| {
-                row.results
-                    .get(&column.task)?
-                    .metrics
-                    .get(&column.metric)
-                    .copied()
-            };
-            let (Some(a), Some(b)) = (of(left), of(right)) else {
+            let (Some(a), Some(b)) = (column.metric(left), column.metric(right)) else {
                 continue;
             };
             let difference = column.factor * (b.value - a.value);
@@ -83,7 +72,7 @@ pub fn results(first: &Results, second: &Results) -> Result<Table> {
 /// A file cannot be read, the two have no metric or no item in common, or an item has another target in each.
 pub fn samples(first: &Path, second: &Path, seed: u64) -> Result<Table> {
     let (left, right) = (read(first)?, read(second)?);
-    let heading = [
+    let mut table = Table::new([
         "metric",
         "items",
         "first",
@@ -93,11 +82,7 @@ pub fn samples(first: &Path, second: &Path, seed: u64) -> Result<Table> {
         "only first right",
         "only second right",
         "McNemar p",
-    ];
-    let mut table = Table {
-        heading: heading.map(str::to_owned).into(),
-        ..Table::default()
-    };
+    ]);
     let (mut alone, mut reworded) = (0, 0);
     for (metric, answers) in &left {
         let Some(others) = right.get(metric) else {

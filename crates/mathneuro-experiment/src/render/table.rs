@@ -1,5 +1,7 @@
 //! Results as a table of texts, which Markdown and LaTeX share.
 
+use mathneuro_core::eval::Metric;
+
 use crate::results::{Results, Row};
 
 /// A table of texts, not escaped for any format.
@@ -67,10 +69,26 @@ impl Column {
         columns
     }
 
+    /// The metric in a row, as it was measured.
+    pub fn metric(&self, row: &Row) -> Option<Metric> {
+        let scores = row.results.get(&self.task)?;
+        scores.metrics.get(&self.metric).copied()
+    }
+
     /// Value, low and high end of the interval in a row, as they are shown.
     pub fn of(&self, row: &Row) -> Option<[f64; 3]> {
-        let metric = row.results.get(&self.task)?.metrics.get(&self.metric)?;
+        let metric = self.metric(row)?;
         Some([metric.value, metric.low, metric.high].map(|value| self.factor * value))
+    }
+}
+
+impl Table {
+    /// A table without a row yet.
+    pub(crate) fn new<const N: usize>(heading: [&str; N]) -> Self {
+        Self {
+            heading: heading.map(str::to_owned).into(),
+            ..Self::default()
+        }
     }
 }
 
